@@ -1,11 +1,12 @@
-//! What an update changes in the topics and keys of a source at its monitor.
+//! The changes that an update makes in the topics and keys of a source at its monitor.
 
 use alloc::boxed::Box;
 
 /// A key that is removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovedTopic {
-    /// The number of the removal, as that of a state: greater than those of the key's states.
+    /// The number of the removal, in the sequence of states: greater than those of the key's
+    /// states.
     pub number: u64,
     /// The topic's name.
     pub name: Box<str>,
@@ -13,19 +14,19 @@ pub struct RemovedTopic {
     pub key: Box<[u8]>,
 }
 
-/// What an update has changed in a topic, or in a key.
+/// A change by an update in a topic, or in a key.
 #[derive(Debug)]
 pub(super) enum Change {
     /// The topic of this number has a fresh state.
     Fresh(u16),
-    /// The state that was held of it has come again.
+    /// The held state of this topic has arrived again.
     Repeated(u16),
-    /// The age of the state that is held of it is known now; it was unknown when the state came.
+    /// The age of its held state is known now; it was unknown on arrival.
     Aged(u16),
-    /// The topic of this number has more whole records.
+    /// The topic of this number has more complete records.
     Record(u16),
-    /// This number has no record any more.
+    /// The record of this number was dropped.
     Dropped(u16),
-    /// The driver learns of it.
+    /// A key was removed, which is reported to the driver.
     Removed(Box<RemovedTopic>),
 }

@@ -1,12 +1,12 @@
-//! A datagram as the transport hands it to an endpoint.
+//! A datagram as delivered to an endpoint by the transport.
 
 use crate::dscp::Dscp;
 use crate::wire::rider;
 
-/// A datagram that has come. Bytes alone are one whose code point is unknown.
+/// A received datagram. One made from bytes alone has an unknown code point.
 #[derive(Debug, Clone, Copy)]
 pub struct Datagram<'a> {
-    /// What the transport carried.
+    /// The bytes of the datagram.
     pub bytes: &'a [u8],
     /// Its code point, if the transport reports it.
     pub dscp: Option<Dscp>,
@@ -18,8 +18,8 @@ impl<'a> Datagram<'a> {
         Self { bytes, dscp }
     }
 
-    /// The ack of the other direction that it carries behind an update; it goes to the
-    /// [`Source`](super::Source), the whole datagram to the receiver.
+    /// The ack of the other direction that it carries after an update. Pass that to the
+    /// [`Source`](super::Source), and the whole datagram to the receiver.
     pub fn rider(self) -> Option<Self> {
         rider(self.bytes).map(|bytes| Self { bytes, ..self })
     }

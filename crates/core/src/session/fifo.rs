@@ -1,4 +1,4 @@
-//! A queue that nearly always holds one element at most.
+//! A queue that usually holds at most one element.
 
 use alloc::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct Fifo<T> {
     first: Option<T>,
-    /// Those after it; empty while there is no first.
+    /// The elements after the first; empty while there is no first.
     more: VecDeque<T>,
 }
 
@@ -30,7 +30,7 @@ impl<T> Fifo<T> {
         }
     }
 
-    /// The same; with `most` in it, the oldest gives way and is returned.
+    /// The same; if it holds `most` elements, the oldest is removed and returned.
     #[inline]
     pub(super) fn push_within(&mut self, most: usize, element: T) -> Option<T> {
         let is_full = self.more.len() + 1 >= most && self.first.is_some();

@@ -12,13 +12,14 @@ use crate::state::{self, Assembly, Budget, Decoder, Limits, Outcome};
 use crate::unit::{Span, Time};
 use crate::wire::{Frame, OffsetEstimate, Part, StateId, Update, error_code, error_of};
 
-/// Of [`StateMut::flags`]: whether the age is that of the state that is held.
+/// In [`StateMut::flags`]: whether the age is that of the held state.
 pub(super) const AGE_KNOWN: u64 = 1;
 /// Whether there is a state.
 pub(super) const HAS_STATE: u64 = 1 << 8;
 /// Whether [`StateMut::since`] is known.
 pub(super) const BOUNDED: u64 = 1 << 9;
-/// Whether the state is not handed out: it was too old when it came, or its age is not known yet.
+/// Whether the state is withheld from the application: it was too old on arrival, or its age is not
+/// known yet.
 pub(super) const WITHHELD: u64 = 1 << 10;
 
 /// The lowest of the 8 bits of the code of the error of the age, if it is known.
@@ -31,18 +32,18 @@ pub(super) fn error_in(flags: u64) -> Span {
     error_of(flags >> ERROR & 0xff)
 }
 
-/// A moment of the monitor's clock, modulo 2⁶⁴ ns, after which a state was generated for sure. Moments from
-/// before the start of the clock are such, too.
+/// A time of the monitor's clock, modulo 2⁶⁴ ns, that is a lower bound of a state's generation
+/// time. It may be before the start of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Since(u64);
 
 impl Since {
-    /// What follows of an update for a state in it: `None` without an offset.
+    /// The bound for a state in an update; `None` without a clock offset.
     pub(super) fn of(by: &By<'_>, id: StateId) -> Option<Self> {
         Self::of_sent(by.update.sent_at, by.update.clock_offset?, id)
     }
 
-    /// The same of a state with this age, and of the clocks' offset, at this moment of the source's clock.
+    /// The same for a state with this age and clock offset at this time of the source's clock.
     pub(super) fn of_sent(sent_at: Time, offset: OffsetEstimate, id: StateId) -> Option<Self> {
         let before = id.age.as_nanos().checked_add(error(offset, id).as_nanos())?;
         if before > i64::MAX.cast_unsigned() {
@@ -51,13 +52,13 @@ impl Since {
         Some(Self(sent_at.as_nanos().wrapping_add_signed(offset.nanos()).wrapping_sub(before)))
     }
 
-    /// The age at `now` at most; zero of what lies in the future.
+    /// The maximum age at `now`; zero for a time in the future.
     pub(super) fn max_age(self, now: Time) -> Span {
         let age = now.as_nanos().wrapping_sub(self.0).cast_signed();
         Span::from_nanos(age.max(0).cast_unsigned())
     }
 
-    /// The first moment at which the age may be above `limit`, as far as is known at `now`.
+    /// The first time at which the age may be above `limit`, by the knowledge at `now`.
     pub(super) fn is_above_at(self, limit: Span, now: Time) -> Time {
         let age = self.max_age(now);
         now + (limit - age) + Span::from_nanos(u64::from(age <= limit))
@@ -69,13 +70,13 @@ impl Since {
     }
 }
 
-/// The error of the age of a state in an update with this offset, which is that at the sending.
+/// The error of a state's age in an update with this offset, at the time of sending.
 pub(super) fn error(offset: OffsetEstimate, id: StateId) -> Span {
     offset.error() + drift(id.age)
 }
 
-/// Whether the offset of an update that came at `now` can be right: it does not say that the update left
-/// later. Otherwise a clock has jumped, and the source does not know yet.
+/// Whether the offset of an update that arrived at `now` is plausible: by it, the update was not
+/// sent later. Otherwise a clock has jumped, and the source has not noticed yet.
 pub(super) fn is_credible(update: &Update<'_>, now: Time) -> bool {
     update.clock_offset.is_none_or(|offset| {
         let sent_at = update.sent_at.as_nanos().wrapping_add_signed(offset.nanos());
@@ -88,7 +89,7 @@ pub(super) fn is_credible(update: &Update<'_>, now: Time) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Large {
     assembly: Assembly,
-    /// What the budget is charged for the payload that is held.
+    /// The bytes charged to the budget for the held payload.
     share: usize,
 }
 
@@ -99,23 +100,23 @@ impl Large {
     }
 }
 
-/// What all sources share for states in parts, and of topics.
+/// The resources that all sources share for states in parts and for topics.
 #[derive(Debug)]
 pub(super) struct LargeStates {
     pub(super) limits: Limits,
     pub(super) budget: Budget,
     pub(super) decoder: Decoder,
-    /// What the update at hand has changed in further topics.
+    /// The changes of the present update in further topics.
     pub(super) changes: Vec<Change>,
     /// The cursors of the records of each topic, and counts of records.
     pub(super) cursors: Cursors,
     pub(super) records: RecordCounts,
-    /// Which records of sources without a name have which stream.
+    /// The streams of records of sources without a name.
     pub(super) nameless: Nameless,
 }
 
 impl LargeStates {
-    /// Without any; `max_cursors` topics of records are remembered.
+    /// Empty; cursors of up to `max_cursors` topics of records are remembered.
     pub(super) fn new(limits: Limits, budget: Budget, max_cursors: usize) -> Self {
         Self {
             limits,
@@ -128,7 +129,8 @@ impl LargeStates {
         }
     }
 
-    /// From now on it is about the record with this key, of a source from there.
+    /// Enters the record with this key, of a source with this origin: all following calls concern
+    /// it.
     pub(super) fn enter(&mut self, origin: &Origin, key: u32) {
         let keeper = origin.keeper();
         self.budget.enter(origin.party());
@@ -137,32 +139,32 @@ impl LargeStates {
     }
 }
 
-/// What an update was to its record, or a frame to its topic.
+/// The result of an update for its record, or of a frame for its topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
     Fresh,
-    /// The newest update, but with the state that is held already.
+    /// The newest update, with the state that is held already.
     Repeat {
-        /// Whether it is the first to carry the age of that state.
+        /// Whether it is the first one that carries the age of that state.
         brings_age: bool,
     },
-    /// The newest update, with a part of a state that is not complete, or nothing.
+    /// The newest update, with a part of an incomplete state, or without content.
     Part,
-    /// It came after a newer one, or what it carries is older than the state that is held.
+    /// It arrived after a newer one, or its state is older than the held one.
     Late,
     Copy,
     /// A state for which there is no room.
     NoRoom,
 }
 
-/// The update that brings a frame, and when it came.
+/// The update that contains a frame, and its arrival time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct By<'a> {
     pub(super) update: &'a Update<'a>,
     pub(super) received_at: Time,
 }
 
-/// The fields of a state, wherever they are kept.
+/// Mutable references to the fields of a state, independent of their place.
 pub(super) struct StateMut<'a> {
     pub(super) payload: &'a mut Vec<u8>,
     pub(super) number: &'a mut u64,
@@ -170,17 +172,17 @@ pub(super) struct StateMut<'a> {
     pub(super) age: &'a mut AgeProcess,
     /// Bounds the age of the state that is held.
     pub(super) since: &'a mut Since,
-    /// There if anything but whole states has come.
+    /// Present if anything other than whole states has arrived.
     pub(super) own: Option<&'a mut Large>,
-    /// [`AGE_KNOWN`], [`HAS_STATE`] and others; the bits from [`OWN`] on, and those between these two, belong
-    /// to the owner.
+    /// [`AGE_KNOWN`], [`HAS_STATE`] and others; the bits from [`OWN`] on, and the bits between
+    /// these two, belong to the owner.
     pub(super) flags: &'a mut u64,
     /// Whether the budget is charged for whole states, too.
     pub(super) is_charged: bool,
 }
 
 impl StateMut<'_> {
-    /// A frame of the topic has come, other than a name.
+    /// A frame of the topic has arrived, other than a name.
     #[inline]
     pub(super) fn on_frame(
         &mut self,
@@ -190,7 +192,7 @@ impl StateMut<'_> {
     ) -> Arrival {
         match frame {
             Frame::State { id, bytes } => self.on_state(by, id, bytes, &mut large.budget),
-            // A state that takes several updates is named, and not sent again: the answer says which one
+            // A state in several updates is named instead of sent again: the ack reports which one
             // is held.
             Frame::Again(id) if self.holds(by, id) => self.on_repeat(by, id),
             Frame::Part(part) => self.on_part(by, &part, large),
@@ -251,7 +253,7 @@ impl StateMut<'_> {
             return Arrival::Part;
         }
         let len = part.layout.len();
-        // A short state must not keep the memory of a long one, for which the budget is not charged.
+        // A short state must not keep the memory of a long one, which is not charged to the budget.
         let is_too_large = !fits(self.payload, len);
         let wanted = if is_too_large { len } else { len.max(self.payload.capacity()) };
         if !budget.resize(&mut own.share, wanted) {
@@ -276,7 +278,7 @@ impl StateMut<'_> {
     }
 
     fn on_repeat(&mut self, by: &By<'_>, id: StateId) -> Arrival {
-        // A repeat with a slightly better estimate of the offset does not make the state younger.
+        // A repeat with a better offset estimate must not make the state younger.
         if self.is_age_known() {
             self.bound(by, id, true);
             return Arrival::Repeat { brings_age: false };
@@ -285,12 +287,13 @@ impl StateMut<'_> {
         Arrival::Repeat { brings_age: self.is_age_known() }
     }
 
-    /// The payload is that of this state now.
+    /// The payload is now that of this state.
     fn take(&mut self, by: &By<'_>, id: StateId) {
         let By { update, received_at } = *by;
         *self.number = id.number(update.seq);
         let generated_at = id.generated_at(update.sent_at);
-        // By the source's clock, a newer state is not older, unless the application says so.
+        // By the source's clock, a newer state is not older, unless the application set such a
+        // time.
         let is_newer = self.has_state() && generated_at >= *self.generated_at;
         let is_older = self.has_state() && !is_newer;
         *self.generated_at = generated_at;
@@ -301,20 +304,22 @@ impl StateMut<'_> {
         }
     }
 
-    /// The age of the state that is held, by the clocks' offset; `is_older` if it is older than the one before it.
+    /// Sets the age of the held state by the clock offset; `is_older` if it is older than the
+    /// previous state.
     fn know_age(&mut self, offset: OffsetEstimate, id: StateId, is_older: bool, now: Time) {
         let code = error_code(error(offset, id));
         *self.flags = *self.flags & !(0xff << ERROR) | code << ERROR | AGE_KNOWN;
         let generated_at = ClockOffset::translate_past(*self.generated_at, offset.nanos(), now);
-        // Where the source's clock says that it is newer, the estimate of the offset may be a little off.
+        // If it is newer by the source's clock, a small difference is an error of the offset
+        // estimate.
         match is_older {
             true => self.age.on_replaced(now, generated_at),
             false => self.age.on_update(now, generated_at),
         };
     }
 
-    /// An update has brought the clocks' offset after the state that is held; says whether the state's age was
-    /// unknown.
+    /// An update after the held state has brought the clock offset; returns whether the state's age
+    /// was unknown.
     pub(super) fn learn_age(&mut self, by: &By<'_>, offset: OffsetEstimate) -> bool {
         if !self.has_state() || self.is_age_known() {
             return false;
@@ -327,8 +332,7 @@ impl StateMut<'_> {
         true
     }
 
-    /// Bounds the age of the state that is held now, which is not older than the one before it if
-    /// `is_newer`.
+    /// Bounds the age of the held state, which is not older than the previous one if `is_newer`.
     fn bound(&mut self, by: &By<'_>, id: StateId, is_newer: bool) {
         let before = (is_newer && *self.flags & BOUNDED != 0).then_some(*self.since);
         let since = match (before, Since::of(by, id)) {

@@ -1,4 +1,4 @@
-//! Places in a slab, found by a part of what is there.
+//! An index of a slab: finds places by a key that is part of the entry.
 
 use core::hash::{BuildHasher, Hash};
 
@@ -6,8 +6,8 @@ use hashbrown::HashTable;
 
 use super::cookie::TableHasher;
 
-/// A table of places by a key that strangers may have chosen. The keys stay in the slab, which is
-/// why each call is told how to find them there.
+/// A table of places by a key that untrusted peers may choose. The keys stay in the slab, so each
+/// call takes a function that finds them there.
 #[derive(Debug)]
 pub(super) struct Index {
     places: HashTable<u32>,
@@ -27,7 +27,7 @@ impl Index {
         self.places.find(self.hasher.hash_one(key), |place| key_at(*place) == key).copied()
     }
 
-    /// Adds a place whose key none of the others has.
+    /// Adds a place whose key is not in the table.
     pub(super) fn insert<'a, K: Hash + ?Sized + 'a>(
         &mut self,
         place: u32,

@@ -1,5 +1,5 @@
-//! What acks say: which update they answer, its round trip, the age at the monitor, and how far the
-//! monitor's clock is ahead.
+//! Processing of acks: the update that they answer, its round trip, the age at the monitor, and the
+//! offset of the monitor's clock.
 
 use super::memory::{SentUpdate, SentUpdates};
 use super::types::{Ignored, SourceCounters};
@@ -13,8 +13,8 @@ use crate::wire;
 pub struct AckedUpdate {
     /// Its number.
     pub seq: u64,
-    /// When the newest state was sampled that the monitor has by then, on the source's clock; before the
-    /// first one, when the update left.
+    /// The sampling time, on the source's clock, of the newest state that the monitor has by then;
+    /// before the first state, when the update was sent.
     pub generated_at: Time,
 }
 
@@ -22,14 +22,14 @@ pub struct AckedUpdate {
 pub(super) struct Acks {
     sent: SentUpdates,
     newest: Option<AckedUpdate>,
-    /// Acks of updates before this number change nothing.
+    /// Acks of updates before this number are ignored.
     ignored_before: u64,
-    /// The first update that carries the clocks' offset, which openings cannot, until one of those
-    /// that carry it is acknowledged.
+    /// The first update that carries the clock offset, which openings cannot, until one that
+    /// carries it is acknowledged.
     offset_unknown: Option<u64>,
     /// The first update after the last opening.
     first_of_session: u64,
-    /// The first update after the monitor was found to be gone, which may be another one now.
+    /// The first update after the monitor was found to be gone; it may be another one since.
     first_of_monitor: u64,
     srtt: Option<Span>,
     clock_offset: ClockOffset,
@@ -67,10 +67,10 @@ impl Acks {
         self.sent.push(sent, self.newest.map(|newest| newest.seq));
     }
 
-    /// The update that an ack answers.
+    /// Finds the update that an ack answers.
     ///
     /// # Errors
-    /// [`Ignored`] if it was never sent, or before [`Acks::ignore_sent`].
+    /// [`Ignored`] if the update was never sent, or was sent before [`Acks::ignore_sent`].
     #[inline]
     pub(super) fn find(&self, now: Time, ack: &wire::Ack) -> Result<SentUpdate, Ignored> {
         if ack.seq >= self.next_seq() {
@@ -92,7 +92,7 @@ impl Acks {
         if ack.seq < self.ignored_before { Err(Ignored::Late) } else { Ok(sent) }
     }
 
-    /// Takes in an ack that [`Acks::is_newest`]; returns the round trip.
+    /// Processes an ack for which [`Acks::is_newest`] is true; returns the round trip.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
@@ -109,19 +109,19 @@ impl Acks {
         let rtt = now.since(sent.sent_at) - ack.hold;
         // RFC 6298 section 2.3.
         self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt - srtt / 8 + rtt / 8));
-        // A late ack of the monitor before this one shows the clock of that one.
+        // A late ack of the previous monitor belongs to that one's clock.
         if ack.seq >= self.first_of_monitor {
             let was_known = self.clock_offset.is_known();
             self.clock_offset.on_ack(now, sent.sent_at, ack.received_at, rtt);
             if !was_known {
-                // Updates that left since the opening could not carry it.
+                // Updates sent since the opening could not carry it.
                 self.offset_unknown = Some(self.next_seq());
             }
         }
         sent.generated_at.into_iter().for_each(|at| self.on_delivered(now, at));
         self.backlog.on_ack(now, ack.seq);
         counters.acked += 1;
-        // Acks that were lost, or not asked for, are of updates that may have been fresh all the same.
+        // Updates whose acks were lost, or not requested, may have been fresh too.
         let fresh = before.map_or(1, |before| {
             let fresh = u64::from(ack.fresh.wrapping_sub(before.fresh));
             fresh.clamp(1, ack.seq - before.seq)
@@ -142,7 +142,7 @@ impl Acks {
         }
     }
 
-    /// The session is open: the next update is the first that can carry the clocks' offset.
+    /// The session is open: the next update is the first that can carry the clock offset.
     pub(super) fn on_opened(&mut self) {
         self.first_of_session = self.next_seq();
         self.offset_unknown = Some(self.first_of_session);
@@ -154,26 +154,26 @@ impl Acks {
         self.first_of_monitor = self.next_seq();
     }
 
-    /// Whether an ack that [`Acks::is_newest`] is of another record at the monitor than the last one: a record counts
-    /// each fresh update.
+    /// Whether an ack for which [`Acks::is_newest`] is true belongs to another record at the
+    /// monitor than the last one: a record counts each fresh update.
     pub(super) fn is_of_other_record(&self, ack: &wire::Ack) -> bool {
-        // A stale one can be of an update that came before others that are acknowledged later.
+        // A stale one can be of an update that arrived before others that are acknowledged later.
         self.last.filter(|last| last.was_fresh && ack.was_fresh).is_some_and(|last| {
             let more = ack.fresh.wrapping_sub(last.fresh).cast_signed();
             more < 1
         })
     }
 
-    /// Acks of updates that have left change nothing from now on: the machine has slept, or they say nothing of the
-    /// monitor that is there now.
+    /// Ignores acks of all updates sent so far: the machine has slept, or these acks do not concern
+    /// the present monitor.
     pub(super) fn ignore_sent(&mut self) {
         self.ignored_before = self.next_seq();
     }
 
-    // ---- what it wants ----
+    // ---- timers and requests ----
 
-    /// When an update should carry the clocks' offset: at once after the opening, and again while none
-    /// that carried it is acknowledged, after waits that double.
+    /// When an update should carry the clock offset: at once after the opening, and again after
+    /// doubling waits until an update with it is acknowledged.
     pub(super) fn offset_at(&self, opened_at: Time, first_wait: Span) -> Option<Time> {
         let first = self.offset_unknown?;
         let carried = self.sent.last().filter(|_| self.next_seq() > first);

@@ -1,36 +1,38 @@
-//! How far updates run ahead of the law's pace, for urgent topics.
+//! A bound on how far updates of urgent topics are sent ahead of the law's pace.
 //!
-//! What leaves early is a debt, of at most [`BURST`] periods of the law's rate. While there is one, updates
-//! that are not urgent leave half a period late, so that over a longer time the law's rate holds.
+//! Time by which updates are sent early is a debt, of at most [`BURST`] periods of the law's rate.
+//! While there is a debt, updates that are not urgent are sent half a period late, so that over a
+//! longer time the law's rate holds.
 
 use crate::unit::{Span, Time};
 
-/// Updates that may leave at once.
+/// The number of updates that may be sent at once.
 pub(super) const BURST: u64 = 4;
 
-/// By how much updates have left before their time.
+/// The total time by which updates were sent early.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     debt: Span,
 }
 
 impl Ahead {
-    /// From when on an update may leave ahead of its time, which is `due`; `period` is that of the law's rate.
+    /// From when on an update may be sent ahead of its time `due`; `period` is that of the law's
+    /// rate.
     pub(super) fn at(&self, due: Time, period: Span) -> Time {
         due + self.debt(period) - period * BURST
     }
 
-    /// How long after its time an update leaves that is not urgent.
+    /// The delay of an update that is not urgent.
     pub(super) fn delay(&self, period: Span) -> Span {
         self.debt(period).min(period / 2)
     }
 
-    /// An update left now instead of when it was due, for an urgent state.
+    /// An update was sent now instead of at `due`, for an urgent state.
     pub(super) fn on_early(&mut self, now: Time, due: Time, period: Span) {
         self.debt = (self.debt(period) + due.since(now)).min(period * BURST);
     }
 
-    /// One left now that was due then.
+    /// An update was sent now that was due earlier.
     pub(super) fn on_late(&mut self, now: Time, due: Time, period: Span) {
         self.debt = self.debt(period) - now.since(due);
     }

@@ -1,4 +1,4 @@
-//! A source with topics of records: records that its driver puts, and those that are done.
+//! A source with topics of records: putting records, and finding out which ones are done.
 
 use super::ahead::Ahead;
 use super::states::Asking;
@@ -6,20 +6,22 @@ use super::{RecordError, RecordsView, Source, TopicError, TopicId, TopicParams};
 use crate::unit::{Bytes, Span, Time};
 use crate::wire::{Frame, RecordChunk, TopicName};
 
-/// What records leave of the burst of `max_bandwidth`: a state follows at once.
+/// The part of the burst of `max_bandwidth` that records leave free, so that a state can follow at
+/// once.
 const RESERVE: Bytes = Bytes::new(2_400);
 
-/// Turns that records took as there was no state.
+/// Turns that records took because there was no state.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
-    /// When the last update left, if it was such a turn.
+    /// When the last update was sent, if it was such a turn.
     since: Option<Time>,
-    /// By how much states have left before their time as records had taken a turn.
+    /// The total time by which states were sent early because records had taken a turn.
     debt: Ahead,
 }
 
 impl Lent {
-    /// An update leaves that the law's pace allows at `due`, with a turn of records or not.
+    /// An update is sent that the law's pace allows at `due`; `is_lending` if it is a turn of
+    /// records.
     pub(super) fn on_update(&mut self, now: Time, due: Time, period: Span, is_lending: bool) {
         match self.since.is_some() && now < due {
             true => self.debt.on_early(now, due, period),
@@ -30,9 +32,10 @@ impl Lent {
 }
 
 impl Source {
-    /// The next record of a topic of kind [`TopicKind::Every`](super::TopicKind), generated at `generated_at` on
-    /// the source's clock, of which the same holds as for [`Source::put`]. It is held until the application at the monitor has got it. Gives its first number;
-    /// all below [`RecordsView::next`] are of records up to this one.
+    /// The next record of a topic of kind [`TopicKind::Every`](super::TopicKind), generated at
+    /// `generated_at` on the source's clock, with the rules of [`Source::put`]. It is held until
+    /// the application at the monitor has received it. Returns its first number; all numbers below
+    /// [`RecordsView::next`] belong to records up to this one.
     ///
     /// # Errors
     /// [`RecordError`] if the topic is not of records, if the record is too long, or if there is no room for it
@@ -47,14 +50,14 @@ impl Source {
         self.topics.put_record(topic, generated_at.min(now), record)
     }
 
-    /// How many bytes a record can have for which there is room now; 0 also if there is no room for an empty
-    /// one, and if the topic is not of records.
+    /// The maximum length of a record for which there is room now; 0 also if there is no room for
+    /// an empty one, and if the topic is not of records.
     pub fn record_room(&self, topic: TopicId) -> usize {
         self.topics.records(topic).map_or(0, |records| records.room())
     }
 
-    /// The application at the monitor has got all chunks of records with lower numbers. It only grows; 0 if the
-    /// topic is not of records.
+    /// The application at the monitor has received all chunks of records with lower numbers. Never
+    /// decreases; 0 if the topic is not of records.
     pub fn records_done(&self, topic: TopicId) -> u64 {
         self.topics.records(topic).map_or(0, |records| records.done())
     }
@@ -64,21 +67,21 @@ impl Source {
         self.topics.records(topic).map(|records| records.view())
     }
 
-    /// The time at which a state may leave, which the law's pace allows at `due`: earlier if the last update was
-    /// of records because there was no state.
+    /// When a state may be sent that the law's pace allows at `due`: earlier if the last update
+    /// carried records because there was no state.
     pub(super) fn not_lent(&self, due: Time) -> Time {
         let since = self.lent.since.map(|since| since.max(self.not_before()));
         since.map_or(due, |since| since.min(due))
     }
 
-    /// From when on records, or a question for a cursor, may leave where no state does.
+    /// From when on records, or a request for a cursor, may be sent if no state is.
     pub(super) fn records_at(&self) -> Option<Time> {
         let at = self.topics.records_at().filter(|_| self.opener.is_open())?;
         Some(at.max(self.records_not_before()?))
     }
 
-    /// Whether records may leave now if there is no state: the driver has been asked for one, or has said that
-    /// there is none, or the limit of states allows none yet.
+    /// Whether records may be sent now without a state: the driver has been asked for a state, or
+    /// has reported that it has no state, or the limit of states does not allow one yet.
     pub(super) fn are_records_due(&self, now: Time) -> bool {
         let is_answered = match self.states.asking() {
             Asking::Asked(_) => true,

@@ -1,9 +1,9 @@
-//! What a source has to report, until its driver polls it.
+//! The events of a source, queued until its driver polls them.
 
 use super::types::SourceEvent;
 use crate::session::fifo::Fifo;
 
-/// Events that are kept for a driver that does not poll; then the oldest is dropped.
+/// The maximum number of queued events; beyond it, the oldest is dropped.
 const MOST: usize = 64;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What a source shows of itself.
+//! The getters of a source.
 
 use super::AckedUpdate;
 use super::types::Cut;
@@ -16,7 +16,7 @@ use crate::unit::Span;
 use crate::wire::{self, Frame, SessionId, TopicName, Update};
 
 impl Source {
-    /// The session's id on the wire. It is not to be shown: [`Source::label`] is there instead.
+    /// The session's id on the wire. It is secret: show [`Source::label`] instead.
     pub fn session(&self) -> SessionId {
         self.session
     }
@@ -37,17 +37,18 @@ impl Source {
         &self.params.name
     }
 
-    /// What people see of the session; the monitor has another label for it.
+    /// The public label of the session; the monitor has another label for it.
     pub fn label(&self) -> SessionLabel {
         self.secret.label(self.session)
     }
 
-    /// Whether the monitor is known to hear us.
+    /// Whether the monitor is known to receive updates.
     pub fn reach(&self) -> Reach {
         self.opener.reach()
     }
 
-    /// A smoothed round trip; before the first ack, how long the first opening waits for one.
+    /// The smoothed round trip; before the first ack, the time for which the first opening waits
+    /// for one.
     pub(in crate::session) fn round_trip(&self) -> Span {
         self.acks.srtt().unwrap_or(self.params.first_wait)
     }
@@ -57,19 +58,19 @@ impl Source {
         self.acks.srtt()
     }
 
-    /// The law at work.
+    /// The rate law.
     pub fn law(&self) -> &dyn RateLaw {
         self.law.law()
     }
 
-    /// The limit without which it would, or might, send more.
+    /// The limit that at present restricts the law, if any.
     pub fn limited_by(&self) -> Option<Limit> {
         self.law.limited_by()
     }
 
-    /// The age at the monitor as acks report it: an upper bound, as an ack takes time. Nothing is known
-    /// without [`SourceParams::measure_age`](super::SourceParams::measure_age), nor of a source with topics:
-    /// each has its own, [`Source::topic_age`].
+    /// The age at the monitor as reported by acks: an upper bound, as an ack takes time. Not
+    /// measured without [`SourceParams::measure_age`](super::SourceParams::measure_age), nor for a
+    /// source with topics: each topic has its own, [`Source::topic_age`].
     pub fn age(&self) -> &AgeMeter {
         self.acks.age()
     }
@@ -84,23 +85,23 @@ impl Source {
         &self.paths
     }
 
-    /// How far the monitor's clock is ahead.
+    /// The offset of the monitor's clock against the source's.
     pub fn clock_offset(&self) -> &ClockOffset {
         self.acks.clock_offset()
     }
 
-    /// The code point with which updates with a whole state leave in an open session.
+    /// The code point of updates with a whole state in an open session.
     pub fn dscp(&self) -> Dscp {
         self.params.dscp
     }
 
-    /// Whether a path keeps code points; `None` where there is no such path.
+    /// Whether a path preserves code points; `None` if there is no such path.
     pub fn marks(&self, path: PathId) -> Option<&PathMarks> {
         self.marks.of(path)
     }
 
-    /// The longest state in bytes: [`SourceParams::max_state`](super::SourceParams::max_state), or what fits
-    /// into as many symbols as a state may have.
+    /// The longest state in bytes: [`SourceParams::max_state`](super::SourceParams::max_state), or
+    /// the content of the maximum number of symbols, if that is less.
     pub fn max_state(&self) -> usize {
         let in_parts = usize::from(self.symbol_len()).saturating_mul(Layout::MAX_SYMBOLS as usize);
         self.params.max_state.min(in_parts.max(self.max_whole()))
@@ -111,7 +112,7 @@ impl Source {
         self.room(Frame::MAX_OVERHEAD + self.name_len())
     }
 
-    /// How states are cut that take several updates.
+    /// How states are cut into several updates.
     pub(super) fn cut(&self) -> Cut {
         Cut { symbol_len: self.symbol_len(), has_repair: self.params.repair }
     }
@@ -177,7 +178,7 @@ impl Source {
         self.topics.counters(topic)
     }
 
-    /// What was counted here.
+    /// The counters.
     pub fn counters(&self) -> &SourceCounters {
         &self.counters
     }

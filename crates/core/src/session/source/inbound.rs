@@ -1,4 +1,4 @@
-//! What a source makes of a datagram: an ack, a challenge or a close.
+//! Processing of received datagrams at a source: acks, challenges and closes.
 
 use super::ahead::Ahead;
 use super::by_record::Lent;
@@ -20,10 +20,10 @@ impl Source {
         by: PathId,
         datagram: Datagram<'_>,
     ) -> Result<SourceEvent, Ignored> {
-        // Matched where it is: a message is large to move.
+        // Matched in place: a message is expensive to move.
         let parsed = Message::parse(datagram.bytes);
         let message = parsed.as_ref().map_err(|error| *error)?;
-        // What comes late by a path that is gone must not open a session that nothing can carry.
+        // A late datagram on a path that is gone must not open a session without a usable path.
         if message.session() != self.session || !self.paths.is_up(by) {
             return Err(Ignored::Misplaced);
         }
@@ -61,7 +61,8 @@ impl Source {
             }
             return Err(Ignored::Late);
         }
-        // While opening, a copy's ack says as much: the record is there, the first one's ack is not.
+        // While opening, the ack of a copy is as good: the record exists, only the first ack is
+        // missing.
         let is_open = self.opener.is_open();
         let several_paths = self.paths.count() > 1;
         if !ack.was_fresh && (is_open || !several_paths) {
@@ -71,11 +72,12 @@ impl Source {
             }
             return Err(Ignored::Late);
         }
-        // By a path that has yet to be proven, updates open the session: a monitor that was restarted has made a record
-        // of one, although the session has been open all the time.
+        // On an unproven path, updates carry the opening: a restarted monitor has created a record
+        // from such an update, although the session has been open at the source all the time.
         let is_elsewhere = is_open && several_paths && self.acks.is_of_other_record(ack);
         if is_elsewhere && self.opener.is_short_lived(now) {
-            // Somebody else of the same name may be there: this time with a wait, which the ack of a copy does not end.
+            // Another source may use the same name: reopen after a wait, which the ack of a copy
+            // does not end.
             self.acks.ignore_sent();
             self.open_again(now);
             return Err(Ignored::Late);
@@ -92,15 +94,15 @@ impl Source {
             self.on_opened(now, by);
             return Ok(SourceEvent::Opened);
         }
-        // The law began anew with the opening. An update that left before may have been queued for all
-        // of an outage, and its round trip is not that of the path as it is now.
+        // The law restarted with the opening. An update sent before may have been queued during an
+        // outage, so its round trip is not that of the present path.
         if self.acks.is_since_opening(seq) {
             self.law.on_ack(now, &law_ack(&sent, ack));
         }
         Ok(SourceEvent::Acked { rtt })
     }
 
-    /// The session is open, and the monitor has nothing of it but the update that opened it.
+    /// The session is open, and the monitor has only the update that opened it.
     fn on_opened(&mut self, now: Time, by: PathId) {
         self.opener.on_opened(now, by);
         self.acks.on_opened();
@@ -113,10 +115,10 @@ impl Source {
         self.states.on_session_changed();
     }
 
-    /// What an ack says of states that take several updates, and of topics.
+    /// Processes an ack's report on states in several updates, and on topics.
     fn on_parts(&mut self, now: Time, sent: &SentUpdate, ack: &wire::Ack) {
         if ack.parts.is_none() {
-            // It speaks of its own update alone.
+            // It reports on its own update only.
             self.topics.on_lone_ack(now, ack.seq);
             return;
         }
@@ -167,11 +169,11 @@ impl Source {
     }
 }
 
-/// What the law learns from an ack.
+/// The law's view of an ack.
 fn law_ack(sent: &SentUpdate, ack: &wire::Ack) -> source::Ack {
     source::Ack {
         seq: ack.seq,
-        // A part counts as a state of its own.
+        // A part counts as a separate state.
         generated_at: sent.generated_at.unwrap_or(sent.sent_at),
         sent_at: sent.sent_at,
         len: sent.len.saturating_add(HEADERS as u32),

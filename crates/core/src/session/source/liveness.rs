@@ -1,20 +1,20 @@
-//! Whether the monitor is still there: since when an answer is missing, and how many updates it has
-//! called stale that should have been fresh.
+//! Liveness of the monitor: since when an answer is overdue, and how many updates it has reported
+//! as stale that should have been fresh.
 
 use crate::unit::{Span, Time};
 
-/// Updates in a row that a monitor calls stale, though none was fresh in between, before their
-/// session is given up: more than reordering and lost acks bring about.
+/// The number of updates that a monitor reports as stale, without a fresh one in between, after
+/// which the session is given up: more than reordering and lost acks can cause.
 const OVERTAKEN: u32 = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Liveness {
-    /// The last sign of life, or the first update after it that has no answer yet.
+    /// The time of the last answer, or of the first unanswered update after it.
     unanswered_since: Option<Time>,
-    /// Updates newer than all acknowledged ones that the monitor has called stale, since the last
-    /// fresh ack.
+    /// Updates newer than all acknowledged ones that the monitor has reported as stale, since the
+    /// last fresh ack.
     overtaken: u32,
-    /// Since when nothing has been fresh, at the first of these.
+    /// Since when no update has been fresh, noted at the first of these.
     overtaken_since: Option<Time>,
 }
 
@@ -24,27 +24,27 @@ impl Liveness {
         self.unanswered_since = self.unanswered_since.or(Some(now));
     }
 
-    /// An ack has come that is newer than all before; whether it is of the newest update.
+    /// An ack newer than all before has arrived; `answers_all` if it is of the newest update.
     pub(super) fn on_ack(&mut self, now: Time, was_fresh: bool, answers_all: bool) {
         if was_fresh {
             (self.overtaken, self.overtaken_since) = (0, None);
         } else {
-            // It opens, but a session in which nothing is fresh must still come to an end.
+            // It opens the session, but a session without a fresh update must still end.
             self.overtaken = self.overtaken.saturating_add(1);
             self.overtaken_since.get_or_insert(now);
         }
         self.unanswered_since = (!answers_all).then_some(now);
     }
 
-    /// The monitor calls an update stale that is newer than all that were fresh; whether the session
-    /// is lost: the monitor holds a number that was never sent, of a damaged update, and nothing of
-    /// this session would ever be fresh again.
+    /// The monitor reports an update as stale that is newer than all fresh ones. Returns whether
+    /// the session is lost: then the monitor holds a number that was never sent, from a corrupted
+    /// update, and no update of this session would ever be fresh again.
     pub(super) fn on_overtaken(&mut self, now: Time, several_paths: bool, silence: Span) -> bool {
         self.overtaken = self.overtaken.saturating_add(1);
         let since = *self.overtaken_since.get_or_insert(self.unanswered_since.unwrap_or(now));
         if several_paths {
-            // The ack of the fresher one may be lost on another path: the monitor is there all the
-            // same. But its state is not known, so the newest one is still to be repeated.
+            // The ack of a fresher update may be lost on another path: the monitor is alive. But
+            // its state is unknown, so the newest one is still to be repeated.
             self.unanswered_since = Some(now);
         }
         let is_lost = self.overtaken >= OVERTAKEN && now.since(since) >= silence;
@@ -54,12 +54,12 @@ impl Liveness {
         is_lost
     }
 
-    /// The session is opened again.
+    /// The session is reopened.
     pub(super) fn on_reopening(&mut self) {
         self.unanswered_since = None;
     }
 
-    /// Since when an answer is missing.
+    /// Since when an answer is overdue.
     pub(super) fn unanswered_since(&self) -> Option<Time> {
         self.unanswered_since
     }

@@ -1,4 +1,5 @@
-//! Code points (DSCP) at a source: which updates are marked, and what acks tell of the paths.
+//! Code points (DSCP) at a source: which updates are marked, and which paths preserve marks, as
+//! reported by acks.
 
 use alloc::vec::Vec;
 
@@ -7,13 +8,13 @@ use crate::path::PathId;
 use crate::session::marks::PathMarks;
 use crate::wire;
 
-/// What is known of code points.
+/// The knowledge of code points.
 #[derive(Debug)]
 pub(super) struct Marks {
     /// By the numbers of the paths.
     paths: Vec<PathMarks>,
-    /// The newest update that was not marked: an opening, or one without a whole state. Acks of updates
-    /// up to it say nothing of the path, as some of these were not marked, either.
+    /// The newest update that was not marked: an opening, or one without a whole state. Acks of
+    /// updates up to it are not evaluated, as some of these were not marked either.
     last_unmarked: Option<u64>,
 }
 
@@ -22,18 +23,18 @@ impl Marks {
         Self { paths: alloc::vec![PathMarks::default(); paths], last_unmarked: None }
     }
 
-    /// Of one path; `None` where there is no such path.
+    /// The marks of one path; `None` if there is no such path.
     pub(super) fn of(&self, path: PathId) -> Option<&PathMarks> {
         self.paths.get(usize::from(path.0))
     }
 
-    /// Update `seq` leaves without a mark.
+    /// Update `seq` is sent without a mark.
     pub(super) fn on_unmarked(&mut self, seq: u64) {
         self.last_unmarked = Some(seq);
     }
 
-    /// Compares the code points of an update, `sent` with this one, and of its ack, which came by a
-    /// path with `dscp`, with what was sent.
+    /// Compares the code points of an update, sent with `sent`, and of its ack, received on a path
+    /// with `dscp`, with the sent ones.
     pub(super) fn on_ack(&mut self, by: PathId, sent: Dscp, dscp: Option<Dscp>, ack: &wire::Ack) {
         let Some(marks) = self.paths.get_mut(usize::from(by.0)) else { return };
         let may_be_unmarked = self.last_unmarked.is_some_and(|last| ack.seq <= last);

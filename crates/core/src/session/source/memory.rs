@@ -1,15 +1,15 @@
-//! What a source remembers of the updates that it has sent, by their numbers.
+//! The memory of sent updates, by their numbers.
 
 use alloc::collections::VecDeque;
 
 use crate::unit::Time;
 
-/// Updates that are remembered however few are in flight, and the room that is reserved.
+/// The minimum number of remembered updates, and the reserved room.
 const FEWEST: usize = 1024;
 
-/// Updates that are remembered however many are in flight: 10,000 updates per second over a round trip
-/// of 3 s. An ack of an older update is timed from the time that it carries, and its
-/// payload counts as zero bytes.
+/// The maximum number of remembered updates: 10,000 updates per second over a round trip of 3 s. An
+/// ack of an older update is timed from the time that it carries, and its payload counts as zero
+/// bytes.
 const MOST: usize = 1 << 15;
 
 /// One update as it was sent.
@@ -20,7 +20,7 @@ pub(super) struct SentUpdate {
     pub(super) sent_at: Time,
     /// The bytes of the whole state in it.
     pub(super) payload_len: u32,
-    /// All bytes that it carries: states, parts, records.
+    /// All bytes of content: states, parts, records.
     pub(super) len: u32,
 }
 
@@ -42,13 +42,13 @@ impl SentUpdates {
         self.next_seq
     }
 
-    /// The next update leaves; all up to `acked` have been answered or overtaken.
+    /// The next update is sent; all up to `acked` have been answered or overtaken.
     pub(super) fn push(&mut self, sent: SentUpdate, acked: Option<u64>) {
         self.next_seq += 1;
         self.sent.push_back(sent);
         let in_flight = self.next_seq - acked.map_or(0, |acked| acked + 1);
         let keep = usize::try_from(in_flight).unwrap_or(MOST).clamp(FEWEST, MOST);
-        // Two at most, so that a backlog that empties at once costs no update much time.
+        // Remove at most two per update, so that no single update has to clear a large backlog.
         for _ in 0..self.sent.len().saturating_sub(keep).min(2) {
             self.sent.pop_front();
         }
@@ -74,8 +74,8 @@ mod tests {
         SentUpdate { payload_len: seq as u32, ..SentUpdate::default() }
     }
 
-    /// The oldest number that is remembered after so many updates, each acknowledged when
-    /// `in_flight` later ones have left.
+    /// The oldest remembered number after `updates` updates, each acknowledged when `in_flight`
+    /// later ones have been sent.
     fn oldest(updates: u64, in_flight: u64) -> u64 {
         let mut memory = SentUpdates::new();
         for seq in 0..updates {

@@ -52,9 +52,9 @@ pub use types::{
     Ignored, Reach, SourceCounters, SourceEvent, SourceParams, Transmit, TransportState,
 };
 
-/// Parts that left within this time do not count as lost for want of acks: a busy host that runs neither
-/// end for some milliseconds is no loss. Where the round trip is shorter, the ack of the state's number
-/// names the missing ones sooner.
+/// Parts sent within this time do not count as lost without acks: a busy host may run neither end
+/// for some milliseconds. If the round trip is shorter, the ack of the state's number names the
+/// missing parts sooner.
 const STALL: Span = Span::from_millis(20);
 
 /// A source of updates: drives a [`RateLaw`] within limits and speaks the protocol, over one path or
@@ -62,13 +62,14 @@ const STALL: Span = Span::from_millis(20);
 ///
 /// The driver's loop, the same for every endpoint of [`session`](crate::session):
 ///
-/// 1. Hand in what came ([`Source::handle_datagram`]) and the time ([`Source::handle_timeout`]).
-/// 2. Drain [`Source::poll_event`]. The answer to [`SourceEvent::StateWanted`] is [`Source::put`]; a
-///    state may also be put unasked at any time, and the newest one goes out when the law allows it.
-/// 3. Drain [`Source::poll_transmit`], and send what it writes.
-/// 4. Sleep until [`Source::poll_timeout`], or until something comes.
+/// 1. Hand in received datagrams ([`Source::handle_datagram`]) and the time
+///    ([`Source::handle_timeout`]).
+/// 2. Drain [`Source::poll_event`]. The answer to [`SourceEvent::StateWanted`] is [`Source::put`];
+///    a state may also be put at any other time, and the newest one is sent when the law allows it.
+/// 3. Drain [`Source::poll_transmit`], and send the datagrams that it writes.
+/// 4. Sleep until [`Source::poll_timeout`], or until a datagram arrives.
 ///
-/// Calls in another order are allowed and lose nothing but time.
+/// Other orders of calls are allowed; they only cause delays.
 pub struct Source {
     params: SourceParams,
     secret: Secret,
@@ -80,7 +81,7 @@ pub struct Source {
     liveness: Liveness,
     acks: Acks,
     paths: Paths,
-    /// Those whose connection is being made.
+    /// Paths whose connection is being established.
     connecting: PathSet,
     marks: Marks,
     states: States,
@@ -92,15 +93,16 @@ pub struct Source {
     events: Events,
     outgoing: Outgoing,
     counters: SourceCounters,
-    /// By how much the generation times of the states that were put last can be too late, and before.
+    /// The maximum error by which generation times of the last states put can be too late, and the
+    /// previous value.
     label_errors: [Span; 2],
 }
 
 impl Source {
-    /// A source that opens its session at once. The ids of its sessions come from `secret`.
+    /// A source that opens its session at once. The ids of its sessions are derived from `secret`.
     ///
     /// # Errors
-    /// [`OpeningTooLong`] if name or token cannot be carried.
+    /// [`OpeningTooLong`] if the name or the token is too long.
     pub fn new(
         params: SourceParams,
         secret: Secret,
@@ -134,7 +136,7 @@ impl Source {
         Ok(source)
     }
 
-    /// The same over these paths, before anything was sent.
+    /// The same over these paths; call it before anything is sent.
     pub fn over(mut self, paths: Paths) -> Self {
         self.opener.set_paths(paths.count());
         self.marks = Marks::new(paths.count());
@@ -144,10 +146,10 @@ impl Source {
 
     // ---- the contract ----
 
-    /// A datagram came from the monitor's address by a path.
+    /// A datagram has arrived from the monitor's address on a path.
     ///
     /// # Errors
-    /// [`Ignored`] says why it changed nothing, but for what an ack tells of its path.
+    /// [`Ignored`] if it had no effect, except for an ack's information on its path.
     pub fn handle_datagram<'a>(
         &mut self,
         now: Time,
@@ -163,7 +165,7 @@ impl Source {
         result.map(drop)
     }
 
-    /// Time has passed. Calls before [`Source::poll_timeout`] change nothing.
+    /// Time has passed. Calls before [`Source::poll_timeout`] have no effect.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.outgoing.is_closing() {
             return;
@@ -237,19 +239,20 @@ impl Source {
         }
         let lost_at = Time::earliest([self.transfers.poll_timeout(), self.topics.poll_timeout()]);
         let next = Time::earliest([self.law.poll_timeout(), update_at, lost_at]);
-        // Nearly always silence is far off.
+        // The fast path: usually the timeout of silence is far ahead.
         let is_later = next.is_some_and(|at| self.silent_from().is_none_or(|from| at <= from));
         if is_later { next } else { Time::earliest([next, self.silent_at()]) }
     }
 
     // ---- states ----
 
-    /// The newest state, sampled at `generated_at` on the source's clock. A later time than now counts as now; a
-    /// time from before the source began is allowed, and [`Time::ZERO`] is the earliest. States replace each other
-    /// in the order of the calls, whatever their times. With [`SourceParams::on_change`] a state is left out if it
-    /// has not changed and the monitor has it.
+    /// The newest state, sampled at `generated_at` on the source's clock. A later time than now
+    /// counts as now; a time from before the source began is allowed, and [`Time::ZERO`] is the
+    /// earliest. States replace each other in the order of the calls, regardless of their times.
+    /// With [`SourceParams::on_change`] a state is left out if it has not changed and the monitor
+    /// has it.
     ///
-    /// Of a source with topics it is the newest state of the first.
+    /// In a source with topics it is the newest state of the first topic.
     ///
     /// # Errors
     /// [`StateTooLarge`] if it is longer than [`Source::max_state`]; it is left out, and another one is
@@ -265,7 +268,8 @@ impl Source {
         }
         let is_asked = self.states.is_asked();
         self.check_len(now, generated_at, state)?;
-        // A label from the future would be another one in each update, which says the state's age.
+        // A time in the future would be a different one in each update, as updates carry the
+        // state's age.
         let generated_at = generated_at.min(now);
         let first = self.states.unchanged_since(state);
         if !first.is_some_and(|first| self.may_leave_out(now, first)) {
@@ -282,8 +286,8 @@ impl Source {
         Ok(())
     }
 
-    /// There is no state before this time: until then none is asked for, and the last one is repeated as
-    /// a keep-alive only.
+    /// There will be no state before this time: until then the driver is not asked, and the last
+    /// state is repeated only as a keep-alive.
     pub fn ask_again_at(&mut self, time: Time) {
         self.states.ask_at(time);
     }
@@ -293,7 +297,7 @@ impl Source {
         self.states.on_news();
     }
 
-    /// The last state is to be sent again with the update that is due.
+    /// Sends the last state again with the update that is due.
     pub fn repeat(&mut self) {
         self.states.repeat();
         self.topics.want_empty();
@@ -310,10 +314,10 @@ impl Source {
         self.outgoing.close();
     }
 
-    // ---- what the driver knows of transports ----
+    // ---- inputs on transports ----
 
-    /// A path can carry datagrams from now on, or not. If the last one cannot, the session must be
-    /// opened again over the next; if one can (again), an opening that is pending goes out by it now.
+    /// The state of a path's transport has changed. If the last path goes down, the session must be
+    /// reopened over the next one; if a path becomes ready, a pending opening is sent on it now.
     pub fn handle_transport(&mut self, now: Time, by: PathId, state: TransportState) {
         self.connecting = match state {
             TransportState::Connecting => self.connecting.with(by),
@@ -332,12 +336,12 @@ impl Source {
     /// The generation times of states that are put from now on can be too late by `error`, as those of a
     /// relay that knows the ages of its states with an error. The monitor adds it to its own uncertainty.
     pub fn handle_label_error(&mut self, error: Span) {
-        // The former one is that of a state which is still sent in parts.
+        // The previous error is that of a state that is still being sent in parts.
         self.label_errors = [error, self.label_errors[0]];
     }
 
-    /// The machine has slept: what was sent before says nothing of paths, and the monitor may be another.
-    /// The session is opened again, and acks of what was sent before change nothing.
+    /// The machine has slept: updates sent before are no measure of the paths, and the monitor may
+    /// be another one. The session is reopened, and acks of earlier updates have no effect.
     pub fn handle_resume(&mut self, now: Time) {
         self.acks.ignore_sent();
         if self.opener.is_open() {
@@ -345,27 +349,27 @@ impl Source {
         }
     }
 
-    /// The peer may be elsewhere: opens another session there. Its id is new, so only who gets the opening can
-    /// answer it.
+    /// The peer may be at another address: opens another session there. Its id is new, so only the
+    /// receiver of the opening can answer it.
     pub(in crate::session) fn handle_move(&mut self, now: Time) {
         self.begin_session();
         self.handle_move_back(now);
     }
 
-    /// The peer is elsewhere, where it has answered before: opens the session again there.
+    /// The peer is at another address from which it has answered before: reopens the session there.
     pub(in crate::session) fn handle_move_back(&mut self, now: Time) {
         self.acks.ignore_sent();
         self.open_again(now);
     }
 
-    /// What waits in the device through which a path leaves; `None` where it is unknown. The next update
-    /// is routed by it.
+    /// The queue in the network device of a path; `None` if unknown. The next update is routed by
+    /// it.
     pub fn handle_queue(&mut self, by: PathId, queue: Option<DeviceQueue>) {
         self.paths.set_queue(by, queue);
     }
 
-    /// Update `seq` left the device of a path this time after [`Source::poll_transmit`], by the kernel's
-    /// stamp: its wait counts instead of the one that the queue let expect.
+    /// Update `seq` left the device of a path `wait` after [`Source::poll_transmit`], by the
+    /// kernel's timestamp. This measured delay replaces the one predicted from the queue.
     pub fn handle_departure(&mut self, by: PathId, seq: u64, wait: Span) {
         self.paths.on_left(by, seq, wait);
     }
@@ -375,18 +379,18 @@ impl Source {
         self.counters.replaced += u64::from(transmit.seq.is_some() && !transmit.is_copy);
     }
 
-    /// These bytes have been sent to the monitor, with all headers: those of datagrams that were written
-    /// here, and those of the transport's own packets. Limits on the bandwidth count them.
+    /// These bytes have been sent to the monitor, with all headers: datagrams written by the
+    /// source, and the transport's own packets. Limits on the bandwidth count them.
     pub fn handle_wire_bytes(&mut self, now: Time, bytes: Bytes) {
         self.counters.wire_bytes = self.counters.wire_bytes.saturating_add(bytes.get());
         self.law.on_bytes(now, bytes);
     }
 
-    // ---- what it wants next ----
+    // ---- timers and requests ----
 
-    /// From when on the freshest state should go out (again) even if nothing newer has been
-    /// sampled: the monitor does not have it, or cannot know its age yet, or two round trips have
-    /// passed without an ack.
+    /// From when on the freshest state should be sent (again) even if no newer one was sampled: the
+    /// monitor does not have it, or cannot know its age yet, or two round trips have passed without
+    /// an ack.
     pub fn repeat_at(&self) -> Option<Time> {
         if !self.opener.is_open() {
             return Some(self.opener.next_at());
@@ -396,7 +400,7 @@ impl Source {
         Time::earliest([unanswered, self.offset_at()])
     }
 
-    /// When an update should go out whatever the law says, within its limits:
+    /// When an update should be sent regardless of the law, within its limits:
     /// [`SourceParams::keep_alive`] after the last.
     pub fn keep_alive_at(&self) -> Option<Time> {
         Some(self.keep_alive_from()?.max(self.not_before()))
@@ -413,7 +417,7 @@ impl Source {
         Time::earliest([self.repeat_at(), self.keep_alive_at()])
     }
 
-    /// Whether one of them has come.
+    /// Whether one of these times has come.
     fn repeats(&self, now: Time) -> bool {
         let is_due = |at: Time| at <= now;
         self.repeat_at().is_some_and(is_due)
@@ -422,7 +426,7 @@ impl Source {
 
     /// Whether [`Source::due_at`] has come.
     fn is_due(&self, now: Time) -> bool {
-        // Nearly always the law says so, and then nothing else need be looked at.
+        // The fast path: usually it is due by the law.
         let is_by_law = self.opener.is_open() && !self.topics.has_any();
         let by_law = is_by_law.then(|| self.next_by_law()).flatten();
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
@@ -436,13 +440,13 @@ impl Source {
         Time::earliest([self.due_for_all_at(), self.hurried_at()])
     }
 
-    /// The same, but for urgent states.
+    /// The same, without urgent states.
     #[inline]
     fn due_for_all_at(&self) -> Option<Time> {
         if self.opener.is_open() {
             let by_law = self.next_by_law().map(|at| self.not_lent(at + self.late_by()));
             let unasked = Time::earliest([self.offset_at(), self.keep_alive_from()]);
-            // The law's is within the limits; nearly always it is the earlier one.
+            // The law's time is within the limits, and usually the earlier one.
             let unasked = unasked.filter(|at| by_law.is_none_or(|by_law| *at < by_law));
             return Time::earliest([by_law, unasked.map(|at| at.max(self.not_before()))]);
         }
@@ -461,7 +465,7 @@ impl Source {
         if self.has_symbol() { self.law.part_not_before() } else { self.law.not_before() }
     }
 
-    /// When the update that is due, or what is missing for it, needs a call.
+    /// When to call for the update that is due, or for a state that it needs.
     fn update_at(&self) -> Option<Time> {
         let Some(due) = self.due_at() else { return self.records_at() };
         let topic_at = self.topic_ready_at().map(|at| due.max(at));
@@ -473,14 +477,14 @@ impl Source {
         }
     }
 
-    /// The same, but for topics with a state that is to leave.
+    /// The same, without topics that have a state to send.
     fn update_without_topics_at(&self, due: Time) -> Option<Time> {
         match self.states.asking() {
             _ if self.states.is_ready() || self.has_symbol() => Some(due),
             Asking::ByLaw | Asking::Wanted(_) => Some(due),
             Asking::NotBefore(time) => Time::earliest([Some(due.max(time)), self.keep_alive_at()]),
             Asking::Asked(Need::Newer) => Some(due.max(self.any_repeat_at()?)),
-            // No state yet; the transports are renewed all the same.
+            // No state yet; transports are renewed in any case.
             Asking::Asked(Need::Newest) => {
                 (!self.opener.is_open() && !self.opener.is_ready()).then_some(due)
             }
@@ -492,12 +496,12 @@ impl Source {
         self.states.is_ready() || self.has_symbol() || self.is_topic_ready(now)
     }
 
-    /// Whether a symbol of a state that takes several updates is to be sent.
+    /// Whether a symbol of a state in several updates is to be sent.
     fn has_symbol(&self) -> bool {
         self.opener.is_open() && (self.transfers.has_next() || self.topics.has_symbol())
     }
 
-    /// Whether a state is ready that takes several updates.
+    /// Whether the ready state takes several updates.
     fn is_ready_large(&self) -> bool {
         self.states.ready_state().len() > self.max_whole()
     }
@@ -508,14 +512,14 @@ impl Source {
         is_open.then(at).flatten()
     }
 
-    /// The session is not silent before this time, whatever the law does.
+    /// The session does not count as silent before this time, independent of the law.
     fn silent_from(&self) -> Option<Time> {
         self.liveness.unanswered_since().map(|since| since + self.params.silence)
     }
 
     fn silent_at(&self) -> Option<Time> {
-        // While a law probes, its rate says nothing of when an ack is due: two timeouts of a first
-        // probe are waited for.
+        // While a law probes, its rate does not determine when an ack is due: wait for two timeouts
+        // of a first probe.
         let period = match self.law.phase() {
             Phase::Probing => self.params.silence * 2 / u64::from(self.params.silence_rounds),
             // Updates leave at least as often as the session is kept alive.
@@ -526,8 +530,8 @@ impl Source {
         self.liveness.unanswered_since().map(|since| since + patience)
     }
 
-    /// Before this no opening leaves: the bound of the rate. Cookies are good for 30 s at least, so a
-    /// slower rate than one in [`SourceParams::max_wait`] does not hold openings up.
+    /// The earliest time of the next opening by the maximum rate. Cookies are valid for at least 30
+    /// s, so a rate below one per [`SourceParams::max_wait`] does not delay openings.
     fn earliest_opening(&self) -> Time {
         let rate = self.law.max_rate().unwrap_or(RateBounds::default().ceiling);
         let gap = rate.period().min(self.params.max_wait);
@@ -535,7 +539,7 @@ impl Source {
     }
 
     /// Whether a state may be left out now if it has not changed since update `first`: the monitor
-    /// has acknowledged it, and nothing asks for a repetition. Otherwise it is sent at the law's rate.
+    /// has acknowledged it, and no repeat is needed. Otherwise it is sent at the law's rate.
     fn may_leave_out(&self, now: Time, first: u64) -> bool {
         let is_acked = match self.states.last().len() <= self.max_whole() {
             true => self.acks.newest().is_some_and(|newest| newest.seq >= first),
@@ -566,12 +570,12 @@ impl Source {
         Err(StateTooLarge { given, max })
     }
 
-    /// How long after a state that was left out another one is asked for.
+    /// The time after a state was left out until the driver is asked for another one.
     fn polling_period(&self) -> Span {
         self.law.rate().period().clamp(Span::from_millis(1), Span::from_secs(1))
     }
 
-    /// The session has another id from now on.
+    /// Begins a session with a new id.
     fn begin_session(&mut self) {
         self.session = self.secret.session(self.sessions);
         self.sessions += 1;

@@ -1,14 +1,14 @@
-//! The opening of a session: by which paths it leaves, how soon, and when the next one follows.
+//! The opening of a session: on which paths openings are sent, when, and when they are retried.
 //!
 //! ```text
-//!   again ──► next_at ── due, transports renewed ──► opening leaves ── ack ──► open
+//!   again ──► next_at ── due, transports renewed ──► opening sent ─── ack ──► open
 //!               ▲                                        │
-//!               └── backoff: 0.2, 0.4 … 2 s; a new challenge: at once, by that path alone
+//!               └── backoff: 0.2, 0.4 … 2 s; a new challenge: at once, on that path only
 //! ```
 //!
-//! An opening may leave once the driver has had the chance to make transports anew
-//! ([`Step::Announced`]): its answer comes to the socket that it left from. While no path can carry
-//! anything, the renewal itself counts as an attempt: the first redial is immediate, and repeated
+//! An opening may be sent once the driver has had the chance to renew transports
+//! ([`Step::Announced`]), as its answer arrives at the socket from which it was sent. While no path
+//! is up, the renewal itself counts as an attempt: the first redial is immediate, and repeated
 //! failures back off.
 
 use alloc::vec::Vec;
@@ -19,26 +19,27 @@ use crate::session::backoff::{Backoff, Step};
 use crate::unit::{Span, Time};
 use crate::wire::{CloseReason, Cookie};
 
-/// Openings without an answer after which all transports are made anew: the host may have moved to
-/// another network.
+/// The number of openings without an answer after which all transports are renewed: the host may
+/// have moved to another network.
 const RENEW_AFTER: u32 = 3;
 
-/// The most [`PathOpening::openings`] that count: a monitor that has forgotten us by a path on which
-/// openings were lost is believed after so many challenges.
+/// The maximum of [`PathOpening::openings`]: after this many challenges on a path on which openings
+/// were lost, the monitor is believed to have forgotten the session.
 const MAX_OPENINGS: u8 = 3;
 
-/// How one path stands with the monitor while a session is opened.
+/// The state of one path while a session is opened.
 #[derive(Debug, Clone, Copy, Default)]
 struct PathOpening {
-    /// The last challenge's by this path: a cookie is good for one address.
+    /// The cookie of the last challenge on this path: a cookie is valid for one address.
     cookie: Cookie,
-    /// Openings that left by it since its last ack, and have no answer; a few count as a few.
+    /// The number of openings sent on it since its last ack and still unanswered, up to a small
+    /// maximum.
     openings: u8,
-    /// Whether the session is open by another path and not yet by this one. Its updates carry the
-    /// opening then, as the monitor may take a session only from connections that have opened it.
+    /// Whether the session is open on another path and not yet on this one. Its updates then carry
+    /// the opening, as the monitor may accept a session only on connections that have opened it.
     is_unproven: bool,
-    /// Whether a challenge has brought an opening forward since the last one that was due by itself.
-    /// It can do so once: a monitor that sends a new cookie with each challenge must not set the pace.
+    /// Whether a challenge has triggered an early opening since the last regular one. It can do so
+    /// once: a monitor that sends a new cookie with each challenge must not control the rate.
     is_prompted: bool,
 }
 
@@ -50,16 +51,16 @@ pub(super) struct Opener {
     backoff: Backoff,
     /// When the session was last opened.
     opened_at: Time,
-    /// How many times in a row it had to be opened again soon after.
+    /// The number of consecutive sessions that had to be reopened soon after they were opened.
     short_lives: u32,
     /// While opening: when to try next.
     next_at: Time,
-    /// And by which paths alone, if challenges by them are the reason.
+    /// The paths of the next opening, if it was triggered by challenges on them.
     prompted_by: PathSet,
     /// By the numbers of the paths.
     paths: Vec<PathOpening>,
     step: Step,
-    /// Which transports the driver is asked to make anew: all (`true`), or those that are down.
+    /// The transports that the driver is asked to renew: all (`true`), or only those down.
     renewal: Option<bool>,
 }
 
@@ -89,14 +90,14 @@ impl Opener {
 
     // ---- inputs ----
 
-    /// An ack has come by a path.
+    /// An ack has arrived on a path.
     pub(super) fn on_ack(&mut self, by: PathId) {
         if let Some(path) = self.paths.get_mut(usize::from(by.0)) {
             (path.openings, path.is_unproven) = (0, false);
         }
     }
 
-    /// The ack that opens the session has come by a path.
+    /// The ack that opens the session has arrived on a path.
     pub(super) fn on_opened(&mut self, now: Time, by: PathId) {
         (self.reach, self.opened_at, self.step) = (Reach::Open, now, Step::Idle);
         self.renewal = None;
@@ -105,8 +106,8 @@ impl Opener {
         }
     }
 
-    /// A challenge has come by a path; whether the session must be opened again. Openings leave not
-    /// before `earliest`.
+    /// A challenge has arrived on a path; returns whether the session must be reopened. Openings
+    /// are not sent before `earliest`.
     pub(super) fn on_challenge(
         &mut self,
         now: Time,
@@ -118,22 +119,22 @@ impl Opener {
         let is_just_open = self.is_just_open(now);
         let Some(path) = self.paths.get_mut(usize::from(by.0)) else { return false };
         let is_new = path.cookie != cookie;
-        // Another path was faster, and the session is open by now; what left before that, by the
-        // slower one, may still be challenged.
+        // Another path was faster, and the session is open by now: openings sent earlier on the
+        // slower path may still be challenged.
         let is_overtaken = several && (path.openings > 0 || path.is_unproven || is_just_open);
         path.cookie = cookie;
         path.openings = path.openings.saturating_sub(1);
         if self.reach == Reach::Open {
             return !is_overtaken;
         }
-        // The same cookie twice means that it was not accepted: then the backoff holds.
+        // The same cookie twice means that it was not accepted: then the backoff applies.
         if is_new && !core::mem::replace(&mut path.is_prompted, true) {
             self.prompt(now, earliest, by);
         }
         false
     }
 
-    /// A path can carry datagrams (again): an opening that is pending goes out by it now.
+    /// A path is up (again): a pending opening is sent on it now.
     pub(super) fn on_path_ready(&mut self, now: Time, earliest: Time, by: PathId) {
         if self.reach != Reach::Open {
             self.prompt(now, earliest, by);
@@ -142,7 +143,7 @@ impl Opener {
         }
     }
 
-    /// The monitor has ended the session, which is not open any more.
+    /// The monitor has ended the session.
     pub(super) fn on_close(&mut self, now: Time, reason: CloseReason) {
         self.prompted_by = PathSet::EMPTY;
         self.next_at = match reason {
@@ -151,7 +152,7 @@ impl Opener {
         };
     }
 
-    /// An update has left by a path; counts it if it was an opening.
+    /// An update was sent on a path; counts it if it was an opening.
     pub(super) fn on_sent_by(&mut self, by: PathId) {
         let is_opening = self.must_open(by);
         if let Some(path) = self.paths.get_mut(usize::from(by.0)) {
@@ -159,7 +160,7 @@ impl Opener {
         }
     }
 
-    /// An opening has left by its first path. The next one leaves not before `earliest`.
+    /// An opening was sent on its first path. The next one is not sent before `earliest`.
     pub(super) fn on_sent(&mut self, now: Time, earliest: Time) {
         if self.prompted_by == PathSet::EMPTY {
             self.paths.iter_mut().for_each(|path| path.is_prompted = false);
@@ -168,7 +169,7 @@ impl Opener {
         self.next_at = self.next_at.max(earliest);
     }
 
-    /// An opening has left, or transports are made anew as there is no connection.
+    /// An opening was sent, or transports are renewed as there is no connection.
     pub(super) fn on_attempt(&mut self, now: Time) {
         self.next_at = now + self.backoff.next();
         (self.prompted_by, self.step) = (PathSet::EMPTY, Step::Idle);
@@ -183,9 +184,9 @@ impl Opener {
             self.backoff.reset(0);
             self.next_at = now.max(earliest);
         } else {
-            // Another source may hold our name at the monitor: two that displace each other at
-            // once would never come to rest. What was tried before the opening does not count:
-            // an outage says nothing of that.
+            // Another source may use our name at the monitor: two sources that displace each other
+            // at once would never stop. Attempts before the opening do not count: an outage is no
+            // sign of this.
             self.backoff.reset(self.short_lives);
             self.short_lives = self.short_lives.saturating_add(1);
             self.next_at = now + self.backoff.next();
@@ -193,7 +194,7 @@ impl Opener {
         self.reach = Reach::Opening { attempts: self.backoff.attempts() };
     }
 
-    /// An opening is due: asks for transports to be made anew, if that may help.
+    /// An opening is due: asks for a renewal of transports, if that may help.
     pub(super) fn on_due(&mut self, is_any_down: bool) {
         if self.step == Step::Idle {
             let all = self.are_transports_in_doubt();
@@ -202,13 +203,13 @@ impl Opener {
         }
     }
 
-    /// An opening is due, and no path can carry it: asks for transports to be made anew.
+    /// An opening is due, and no path is up: asks for a renewal of transports.
     pub(super) fn on_due_without_path(&mut self, now: Time) {
         self.renewal = Some(self.are_transports_in_doubt());
         self.on_attempt(now);
     }
 
-    /// Whether the driver shall make transports anew now: all (`true`) or those that are down.
+    /// Whether the driver must renew transports now: all (`true`) or only those down.
     pub(super) fn poll_renewal(&mut self) -> Option<bool> {
         if self.step == Step::Announced {
             self.step = Step::Ready;
@@ -221,19 +222,19 @@ impl Opener {
         self.next_at = now.max(earliest);
     }
 
-    // ---- what it wants ----
+    // ---- timers and requests ----
 
     /// When the next opening is due, while the session is not open.
     pub(super) fn next_at(&self) -> Time {
         self.next_at
     }
 
-    /// Whether the opening that is due may leave.
+    /// Whether the opening that is due may be sent.
     pub(super) fn is_ready(&self) -> bool {
         self.step == Step::Ready
     }
 
-    /// The paths by which the next opening leaves; all if it is empty.
+    /// The paths of the next opening; all paths if empty.
     pub(super) fn prompted_by(&self) -> PathSet {
         self.prompted_by
     }
@@ -262,20 +263,21 @@ impl Opener {
         self.paths.get(usize::from(by.0)).map_or(Cookie::default(), |path| path.cookie)
     }
 
-    /// Whether updates by a path carry the opening.
+    /// Whether updates on a path carry the opening.
     pub(super) fn must_open(&self, by: PathId) -> bool {
         let is_unproven = |path: &PathOpening| path.is_unproven;
         !self.is_open() || self.paths.get(usize::from(by.0)).is_some_and(is_unproven)
     }
 
-    /// What a slower path brings so soon may have left before the session opened by a faster one. If
-    /// it is no rumour, the next challenge tells it again, or silence.
+    /// Whether the session was just opened on a faster path: messages on a slower path may have
+    /// been sent before. If they are still valid, the next challenge repeats them, or silence
+    /// follows.
     pub(super) fn is_just_open(&self, now: Time) -> bool {
         self.is_open() && self.paths.len() > 1 && now.since(self.opened_at) < self.silence
     }
 
-    /// Whether openings have gone without an answer for so long that the transports may be to blame;
-    /// not where a challenge, or a connection that is ready, asks for the next one.
+    /// Whether openings have been unanswered for so long that the transports may be broken; false
+    /// if a challenge, or a connection that is ready, triggers the next one.
     fn are_transports_in_doubt(&self) -> bool {
         let is_due = matches!(self.reach, Reach::Opening { attempts }
             if attempts > 0 && attempts.is_multiple_of(RENEW_AFTER));

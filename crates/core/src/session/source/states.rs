@@ -1,4 +1,5 @@
-//! Which state goes out with the next update: asked for when an update is due, and kept for repeats.
+//! The state of the next update: requested from the driver when an update is due, and kept for
+//! repeats.
 //!
 //! ```text
 //!            due                   polled                 put
@@ -12,18 +13,18 @@ use alloc::vec::Vec;
 
 use crate::unit::Time;
 
-/// Which state a source wants.
+/// Which state a source needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// One that is newer than the last that was sent.
+    /// A state newer than the last one sent.
     Newer,
-    /// The newest there is, even if it was sent before: the monitor may not have it. If there is no
-    /// answer before the next [`Source::poll_transmit`](super::Source::poll_transmit), the last one is
-    /// sent again.
+    /// The newest state, even if it was sent before: the monitor may not have it. If there is no
+    /// answer before the next [`Source::poll_transmit`](super::Source::poll_transmit), the last one
+    /// is sent again.
     Newest,
 }
 
-/// A state that is longer than a source sends.
+/// A state longer than the limit of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a state of {given} bytes is longer than the limit of {max} bytes")]
 pub struct StateTooLarge {
@@ -33,20 +34,20 @@ pub struct StateTooLarge {
     pub max: usize,
 }
 
-/// How far the source is with asking for a state.
+/// The progress of a request for a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asking {
-    /// It asks when an update is due.
+    /// A state is requested when an update is due.
     ByLaw,
     /// The driver has not polled the event yet.
     Wanted(Need),
     /// The driver has polled the event and not answered.
     Asked(Need),
-    /// It asks again at this time.
+    /// A state is requested again at this time.
     NotBefore(Time),
 }
 
-/// What goes out with the update that is due.
+/// The state for the update that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ready {
     Nothing,
@@ -61,21 +62,21 @@ pub(super) struct States {
     asking: Asking,
     ready: Ready,
     next: Vec<u8>,
-    /// The last state that was sent, and when it was sampled.
+    /// The last state sent, and when it was sampled.
     last: Vec<u8>,
     last_generated_at: Option<Time>,
-    /// Its number, the first update that carried it; `None` if none has yet.
+    /// Its number, which is the first update that carried it; `None` before that.
     last_number: Option<u64>,
     /// The first update with the last state; only if `on_change`.
     first: Option<u64>,
     on_change: bool,
-    /// When the last state was sampled that did not fit.
+    /// The sampling time of the last state that was too large.
     too_large: Option<Time>,
     has_ended: bool,
 }
 
 impl States {
-    /// `on_change`: whether [`States::unchanged_since`] is of interest.
+    /// `on_change`: whether [`States::unchanged_since`] is needed.
     pub(super) fn new(on_change: bool) -> Self {
         Self {
             asking: Asking::ByLaw,
@@ -104,7 +105,7 @@ impl States {
         (self.ready, self.asking) = (Ready::Next(generated_at), Asking::ByLaw);
     }
 
-    /// The state that is ready is out of date: the last one is the newest again.
+    /// The ready state is out of date: the last one is the newest again.
     pub(super) fn drop_next(&mut self) {
         if matches!(self.ready, Ready::Next(_)) {
             self.ready = Ready::Nothing;
@@ -118,12 +119,13 @@ impl States {
         }
     }
 
-    /// Nothing is asked for before this time.
+    /// No state is requested before this time.
     pub(super) fn ask_at(&mut self, time: Time) {
         self.asking = Asking::NotBefore(time);
     }
 
-    /// A state sampled at this time did not fit; whether it is another one than the last such.
+    /// A state sampled at this time was too large; returns whether it is another one than the last
+    /// too large one.
     pub(super) fn on_too_large(&mut self, generated_at: Time) -> bool {
         self.too_large.replace(generated_at) != Some(generated_at)
     }
@@ -133,14 +135,14 @@ impl States {
         self.asking = Asking::ByLaw;
     }
 
-    /// The session opens, or must be opened again: what was asked for is asked for again.
+    /// The session opens, or must be reopened: an open request is repeated.
     pub(super) fn on_session_changed(&mut self) {
         if self.is_asked() {
             self.asking = Asking::ByLaw;
         }
     }
 
-    /// There will be no more.
+    /// There will be no more states.
     pub(super) fn on_end(&mut self) {
         self.has_ended = true;
     }
@@ -167,7 +169,7 @@ impl States {
         Some(need)
     }
 
-    /// What was asked for has no path any more: it is asked for again.
+    /// The requested state has no path any more: the request is repeated.
     pub(super) fn on_no_path(&mut self) {
         if let Ready::Next(generated_at) = self.ready {
             // No update has had this state, unless it is the last one again.
@@ -181,8 +183,8 @@ impl States {
         self.on_session_changed();
     }
 
-    /// What is ready leaves as update `seq`; from now on it is [`States::last`]. Returns when it was
-    /// sampled.
+    /// The ready state is sent in update `seq`; from now on it is [`States::last`]. Returns when it
+    /// was sampled.
     #[inline]
     pub(super) fn take(&mut self, seq: u64) -> Option<Time> {
         let is_same = match self.ready() {
@@ -206,7 +208,7 @@ impl States {
         self.last_generated_at
     }
 
-    /// Part of the last state leaves in place of all of it.
+    /// A part of the last state is sent instead of the whole state.
     pub(super) fn on_part(&mut self) {
         if self.is_ready() && self.ready_number().is_some() {
             self.ready = Ready::Nothing;
@@ -225,7 +227,7 @@ impl States {
         matches!(self.asking, Asking::Asked(_) | Asking::Wanted(_))
     }
 
-    /// Whether nothing is to be asked for, or sent, at `now`.
+    /// Whether no state is to be requested or sent at `now`.
     pub(super) fn is_resting(&self, now: Time) -> bool {
         matches!(self.asking, Asking::NotBefore(time) if time > now) && !self.is_ready()
     }
@@ -246,8 +248,7 @@ impl States {
         &self.last
     }
 
-    /// The number of the state that is ready if it leaves as update `seq`, and of the last one after it
-    /// has left.
+    /// The number of the ready state if it is sent in update `seq`, and of the last one after that.
     pub(super) fn number(&self, seq: u64) -> u64 {
         let is_last = match self.ready() {
             Ready::Next(generated_at) => self.is_last_again(generated_at),
@@ -256,8 +257,8 @@ impl States {
         self.last_number.filter(|_| is_last).unwrap_or(seq)
     }
 
-    /// The number of the state that is ready, if it is the last one again, and an update has carried that
-    /// or a part of it.
+    /// The number of the ready state, if it is the last one again, and an update has carried it or
+    /// a part of it.
     #[inline]
     pub(super) fn ready_number(&self) -> Option<u64> {
         let is_last = match self.ready() {
@@ -287,7 +288,7 @@ impl States {
         self.first.filter(|_| self.on_change && self.last == state)
     }
 
-    /// Whether there will be no more, and nothing is to be sent of what there was.
+    /// Whether there will be no more states, and no new one is left to send.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended && !matches!(self.ready, Ready::Next(_))
     }
@@ -300,7 +301,7 @@ impl States {
     #[inline]
     fn ready(&self) -> Ready {
         match (self.ready, self.asking) {
-            // The driver has had its chance.
+            // The driver has been asked and has not answered.
             (Ready::Nothing, Asking::Asked(Need::Newest)) if self.has_last() => Ready::Last,
             (ready, _) => ready,
         }
@@ -340,7 +341,7 @@ mod tests {
         assert_eq!(states.poll_wanted(), None);
         states.on_due(at(2), Need::Newest);
         assert_eq!(states.poll_wanted(), Some(Need::Newest));
-        assert!(!states.is_ready(), "there is none to repeat");
+        assert!(!states.is_ready(), "there is no state to repeat");
     }
 
     #[test]
@@ -357,7 +358,7 @@ mod tests {
         states.on_due(at(2), Need::Newest);
         states.poll_wanted();
         states.ask_at(at(5));
-        assert!(!states.is_ready(), "the driver has said that there is none");
+        assert!(!states.is_ready(), "the driver has reported that it has no state");
         states.on_due(at(4), Need::Newest);
         assert_eq!(states.poll_wanted(), None);
         states.on_due(at(5), Need::Newest);

@@ -1,16 +1,17 @@
-//! States that take several updates: which symbol leaves next, and which have arrived.
+//! States in several updates: which symbol is sent next, and which ones have arrived.
 //!
 //! ```text
 //!   begin ─► current ──── a newer state begins ────► former ──► forgotten
 //!              │ all symbols acknowledged              │ the current one is complete, or a
 //!              ▼                                       │ third state begins
-//!           complete, and kept: the monitor may have forgotten it when the session opens again
+//!           complete, and kept: the monitor may have forgotten it when the session reopens
 //! ```
 //!
-//! Which symbol leaves is the decision of [`Repair`]. Which have arrived is known from acks: each names an
-//! update, and says which of the 64 before it have come. A part is lost if it has not come when an update
-//! that left [`REORDERING`] or more after it has (RFC 9002 section 6.1.1), or one that left 9/8 of a round
-//! trip after it (section 6.1.2). Over several paths, whose delays differ, only the time counts.
+//! [`Repair`] decides which symbol is sent. Acks report which ones have arrived: each names an
+//! update, and which of the 64 updates before it have arrived. A part counts as lost if it has not
+//! arrived when an update has that was sent [`REORDERING`] or more updates after it (RFC 9002
+//! section 6.1.1), or 9/8 of a round trip after it (section 6.1.2). Over several paths, whose
+//! delays differ, only the time counts.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -23,16 +24,17 @@ use crate::state::{
 use crate::unit::{Span, Time};
 use crate::wire::{Part, PartsAck, StateId};
 
-/// Updates that may arrive after one that has left later.
+/// The number of updates by which an update may be overtaken without counting as lost.
 const REORDERING: u64 = 3;
 
-/// Updates before the acknowledged one of which an ack says whether they have come.
+/// The number of updates before the acknowledged one on whose arrival an ack reports.
 const NAMED: u64 = u64::BITS as u64;
 
-/// Parts in flight that are remembered: acks that say nothing of parts must not make them grow.
+/// The maximum number of parts in flight that are remembered: acks that do not report parts must
+/// not make the list grow.
 const MAX_IN_FLIGHT: usize = 1 << 16;
 
-/// A state that the monitor has forgotten is not sent again more often than this.
+/// The minimum interval between repeats of a state that the monitor has forgotten.
 const AGAIN: Span = Span::from_secs(1);
 
 /// A part in flight.
@@ -61,20 +63,20 @@ pub(super) struct Completed {
     pub(super) len: usize,
 }
 
-/// A state that was begun and may yet be complete at the monitor.
+/// A state that was begun and may still be completed at the monitor.
 #[derive(Debug, Clone, Copy)]
 struct Begun {
     number: u64,
     state: Completed,
 }
 
-/// Those that are remembered.
+/// The maximum number of begun states that are remembered.
 const BEGUN: usize = 64;
 
-/// What an ack is seen against.
+/// An ack with its context.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AckedParts {
-    /// The acknowledged update, and when it left.
+    /// The acknowledged update, and when it was sent.
     pub(super) seq: u64,
     pub(super) sent_at: Time,
     pub(super) parts: PartsAck,
@@ -86,24 +88,25 @@ pub(super) struct AckedParts {
 }
 
 impl AckedParts {
-    /// How long after its sending an update is lost that has not come.
+    /// How long after its sending an update counts as lost if it has not arrived.
     pub(super) fn patience(&self) -> Span {
         self.srtt + self.srtt / 8
     }
 
-    /// Whether an update that left then has arrived (`true`) or is lost (`false`); `None` while that is not known.
+    /// Whether an update sent at this time has arrived (`true`) or is lost (`false`); `None` while
+    /// unknown.
     pub(super) fn verdict(&self, seq: u64, sent_at: Time) -> Option<bool> {
         match self.parts.names(self.seq, seq) {
             true => Some(true),
             false if seq > self.seq => None,
-            // What found no room is as good as lost.
+            // An update for which there was no room counts as lost.
             false if seq == self.seq => Some(false),
             false => self.loses(seq, sent_at).then_some(false),
         }
     }
 
-    /// Whether an update with this number that left then, not later than the acknowledged one, has not
-    /// come and is lost.
+    /// Whether an update with this number and time, not later than the acknowledged one, which has
+    /// not arrived, is lost.
     pub(super) fn loses(&self, seq: u64, sent_at: Time) -> bool {
         let is_late = sent_at + self.patience() <= self.sent_at;
         is_late || (!self.several_paths && self.seq - seq >= REORDERING)
@@ -117,32 +120,33 @@ pub(super) struct Transfers {
     encoder: Encoder,
     current: Option<Transfer>,
     former: Option<Transfer>,
-    /// Its buffers are used again.
+    /// A finished transfer whose buffers are reused.
     spare: Option<Transfer>,
-    /// States that were begun, those that are neither current nor former as well.
+    /// All begun states, including those that are neither current nor former.
     begun: VecDeque<Begun>,
     /// Parts that are neither acknowledged nor lost, in the order of sending.
     in_flight: VecDeque<SentPart>,
-    /// Room for those of them that an ack leaves undecided.
+    /// A buffer for parts whose result an ack leaves open.
     undecided: Vec<SentPart>,
-    /// The newest acknowledged update, and how long after its sending a part before it is lost.
+    /// The newest acknowledged update, and how long after its sending an earlier part counts as
+    /// lost.
     passed: u64,
     patience: Span,
-    /// Repair symbols of the current state that have yet to leave; `None` while data have.
+    /// Repair symbols of the current state still to be sent; `None` while data symbols are.
     repair: Option<u32>,
-    /// Symbols of the former state that have yet to leave in the round that completes it.
+    /// Symbols of the former state still to be sent in the round that completes it.
     round: u32,
     /// Parts since a state was last sent to its end.
     spent: u32,
-    /// When the newest state was sampled that is complete at the monitor.
+    /// The sampling time of the newest state that is complete at the monitor.
     delivered: Option<Time>,
     /// The newest state that the monitor is known to have whole.
     confirmed: Option<u64>,
-    /// Whether all of the current state has arrived, and the monitor does not have it.
+    /// Whether all symbols of the current state have arrived, but the monitor does not have it.
     is_forgotten: bool,
-    /// When the current state was last begun again for that.
+    /// When the current state was last restarted for that reason.
     restarted_at: Option<Time>,
-    /// Parts since one has asked for an ack.
+    /// Parts since the last one that asked for an ack.
     unasked: u32,
     /// States that newer ones replaced before they were complete.
     abandoned: u64,
@@ -176,7 +180,7 @@ impl Transfers {
 
     // ---- inputs ----
 
-    /// A state begins: its first symbol leaves now, as update `number`.
+    /// A state begins: its first symbol is sent now, in update `number`.
     ///
     /// # Errors
     /// [`LayoutError`] if it cannot be cut like that; then nothing changes.
@@ -214,7 +218,8 @@ impl Transfers {
         Ok(())
     }
 
-    /// An update with this symbol has left; whether the symbol is for repair, or has left before.
+    /// An update with this symbol was sent; returns whether the symbol is for repair, or was sent
+    /// before.
     pub(super) fn on_sent(&mut self, now: Time, seq: u64, symbol: Symbol) -> bool {
         let Symbol { number, index } = symbol;
         if self.in_flight.len() == MAX_IN_FLIGHT
@@ -244,7 +249,8 @@ impl Transfers {
         self.law.on_round_trip(srtt);
     }
 
-    /// The newest ack has said which parts have come; gives the state that is complete now.
+    /// The newest ack has reported which parts have arrived; returns the state that is complete
+    /// now.
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckedParts) -> Option<Completed> {
         let AckedParts { seq, parts, .. } = *ack;
         while let Some(part) = self.in_flight.front().copied().filter(|part| part.seq <= seq) {
@@ -270,7 +276,7 @@ impl Transfers {
         parts.newest.and_then(|newest| self.on_complete(newest))
     }
 
-    /// An ack that is older than others has said which parts have come.
+    /// An ack older than others has reported which parts have arrived.
     pub(super) fn on_late_ack(&mut self, seq: u64, parts: &PartsAck) {
         let mut place = self.in_flight.partition_point(|part| part.seq + NAMED < seq);
         while let Some(part) = self.in_flight.get(place).copied().filter(|part| part.seq <= seq) {
@@ -283,37 +289,37 @@ impl Transfers {
         }
     }
 
-    /// An update with a part leaves, and asks for an ack or not.
+    /// An update with a part is sent; `wants_ack` if it asks for an ack.
     pub(super) fn on_ack_request(&mut self, wants_ack: bool) {
         self.unasked = if wants_ack { 0 } else { self.unasked + 1 };
     }
 
-    /// Parts that left before the newest acknowledged update are lost after 9/8 of a round trip, although
-    /// nothing that leaves later is acknowledged (RFC 9002 section 6.1.2).
+    /// Parts sent before the newest acknowledged update count as lost after 9/8 of a round trip,
+    /// even without an ack of a later update (RFC 9002 section 6.1.2).
     pub(super) fn handle_timeout(&mut self, now: Time) {
         let Self { passed, patience, .. } = *self;
         self.lose_while(|part| part.seq < passed && part.sent_at + patience <= now);
         self.restart_forgotten(now);
     }
 
-    /// No ack has come for so long that what left until `before` is taken for lost.
+    /// No ack has arrived for a long time: parts sent until `before` are considered lost.
     pub(super) fn on_silence(&mut self, before: Time) {
         self.lose_while(|part| part.sent_at <= before);
     }
 
-    /// The session is open, maybe at another monitor: nothing is known of what it has.
+    /// The session is open, possibly at another monitor: its states are unknown.
     pub(super) fn on_opened(&mut self) {
         self.in_flight.clear();
         self.begun.clear();
-        // The newest state begins anew; it may be another one by now.
+        // The newest state begins again; it may be another one by now.
         self.abandon();
         self.set_former_aside();
         (self.repair, self.delivered, self.confirmed) = (None, None, None);
         (self.restarted_at, self.is_forgotten, self.spent) = (None, false, 0);
     }
 
-    /// Nothing more of the states so far leaves, as a newer one leaves whole. Parts in flight may complete
-    /// the last one before that one arrives.
+    /// No more parts are sent of the states so far, as a newer one is sent whole. Parts in flight
+    /// may complete the last one before that one arrives.
     pub(super) fn abandon(&mut self) {
         if self.current.is_some() {
             self.set_former_aside();
@@ -321,10 +327,10 @@ impl Transfers {
         }
     }
 
-    // ---- what it wants ----
+    // ---- timers and requests ----
 
-    /// When the first part is lost that left before the newest acknowledged update, or a state that the
-    /// monitor has forgotten begins again.
+    /// When the first part sent before the newest acknowledged update counts as lost, or a state
+    /// that the monitor has forgotten begins again.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let first = self.in_flight.front().filter(|part| part.seq < self.passed);
         let lost_at = first.map(|part| part.sent_at + self.patience);
@@ -332,12 +338,12 @@ impl Transfers {
         Time::earliest([lost_at, again_at])
     }
 
-    /// Whether the part that leaves now must ask for an ack: acks name [`NAMED`] updates.
+    /// Whether the part that is sent now must ask for an ack: acks report on [`NAMED`] updates.
     pub(super) fn wants_ack(&self) -> bool {
         u64::from(self.unasked) + 1 >= NAMED / 2
     }
 
-    /// Whether a symbol waits to leave.
+    /// Whether a symbol is to be sent.
     pub(super) fn has_next(&self) -> bool {
         let is_incomplete = |current: &Transfer| {
             !current.is_complete()
@@ -346,7 +352,7 @@ impl Transfers {
         self.current.as_ref().is_some_and(is_incomplete)
     }
 
-    /// The symbol that leaves now.
+    /// The symbol to be sent now.
     pub(super) fn next(&mut self, now: Time) -> Option<Symbol> {
         if !self.has_next() {
             return None;
@@ -375,14 +381,15 @@ impl Transfers {
         Some(Symbol { number, index: index? })
     }
 
-    /// Whether a newer state of this length begins at once, although the current one has not left whole.
+    /// Whether a newer state of this length begins at once, although the current one is not
+    /// completely sent.
     pub(super) fn should_replace(&self, now: Time, generated_at: Time, symbols: u32) -> bool {
         let Some(current) = self.current.as_ref().filter(|_| self.has_next()) else { return true };
         let gain = generated_at.since(current.generated_at());
         self.law.should_replace(&self.current_state(now, current), &NewerState { symbols, gain })
     }
 
-    /// A symbol as it travels in update `seq`, which leaves at `sent_at`.
+    /// A symbol as the part in update `seq`, which is sent at `sent_at`.
     pub(super) fn part(
         &mut self,
         Symbol { number, index }: Symbol,
@@ -409,7 +416,7 @@ impl Transfers {
         self.current.as_ref().map(Transfer::generated_at)
     }
 
-    /// Bytes of symbols of the current state that have yet to leave.
+    /// Bytes of symbols of the current state that are still to be sent.
     pub(super) fn bytes_left(&self) -> usize {
         let left = |current: &Transfer| {
             let symbols = current.needed().max(self.repair.unwrap_or(0));
@@ -418,12 +425,12 @@ impl Transfers {
         self.current.as_ref().map_or(0, left)
     }
 
-    /// Whether a part in flight left with update `seq`.
+    /// Whether a part in flight is in update `seq`.
     pub(super) fn is_in_flight(&self, seq: u64) -> bool {
         self.in_flight.binary_search_by_key(&seq, |part| part.seq).is_ok()
     }
 
-    /// Whether there are parts of which it is not known yet whether they have arrived.
+    /// Whether there are parts in flight.
     pub(super) fn has_in_flight(&self) -> bool {
         !self.in_flight.is_empty()
     }
@@ -449,12 +456,12 @@ impl Transfers {
         self.abandoned
     }
 
-    /// Whether there is a current state that is not known to be complete there.
+    /// Whether there is a current state that is not known to be complete at the monitor.
     pub(super) fn is_incomplete(&self) -> bool {
         self.current.is_some() && !self.is_complete()
     }
 
-    /// The same, and no ack has said that the monitor does not have it.
+    /// The same, and no ack has reported that the monitor does not have it.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.is_incomplete() && !self.is_forgotten
     }
@@ -470,7 +477,7 @@ impl Transfers {
         self.former.as_ref().is_some_and(|former| former.number() == number)
     }
 
-    /// Once all data have left, the law says how many repair symbols follow.
+    /// Once all data symbols were sent, the law decides how many repair symbols follow.
     fn plan_repair(&mut self) {
         let Some(current) = &self.current else { return };
         if self.repair.is_none() && current.needed() == 0 {
@@ -499,7 +506,7 @@ impl Transfers {
     /// The monitor has the state of this number, and no newer one.
     fn on_complete(&mut self, number: u64) -> Option<Completed> {
         self.confirmed = self.confirmed.max(Some(number));
-        // Acks may not have named all symbols of it: nothing more of it is needed.
+        // Acks may not have named all symbols of it: no more are needed.
         if let Some(current) = self.current.as_mut().filter(|it| it.number() <= number) {
             current.complete();
             self.delivered = self.delivered.max(Some(current.generated_at()));
@@ -515,7 +522,7 @@ impl Transfers {
         None
     }
 
-    /// The oldest parts in flight are lost, as long as this holds for them.
+    /// Marks the oldest parts in flight as lost, as long as `is_lost` holds for them.
     fn lose_while(&mut self, is_lost: impl Fn(&SentPart) -> bool) {
         while let Some(part) = self.in_flight.front().copied().filter(&is_lost) {
             self.in_flight.pop_front();
@@ -530,8 +537,8 @@ impl Transfers {
         }
     }
 
-    /// All symbols of the current state have come, and yet the monitor does not have it: it had no room,
-    /// or some were damaged. It is sent again.
+    /// If all symbols of the current state have arrived but the monitor does not have it (it had no
+    /// room, or some were corrupted), the state is sent again.
     fn check_forgotten(&mut self, now: Time, newest: Option<u64>) {
         let Some(current) = self.current.as_ref().filter(|current| current.is_complete()) else {
             return;

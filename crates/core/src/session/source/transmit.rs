@@ -1,4 +1,4 @@
-//! What a source writes: the update that is due, its copies for other paths, and the close.
+//! The output of a source: the update that is due, its copies for other paths, and the close.
 
 use alloc::vec::Vec;
 
@@ -14,12 +14,12 @@ use crate::source::{Limit, Phase};
 use crate::unit::{Span, Time};
 use crate::wire::{Close, CloseReason, Frame, Frames, Opening, StateId, Update};
 
-/// What is still to be written of an update or a close.
+/// The pending datagrams of an update or a close.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    /// The last update, and the paths by which it has not left yet.
+    /// The last update, and the paths on which it has not been sent yet.
     copies: Option<(Leaving, PathSet)>,
-    /// The number of the path by which the next close leaves.
+    /// The number of the path on which the next close is sent.
     close_by: Option<u8>,
 }
 
@@ -51,7 +51,7 @@ impl Outgoing {
     }
 }
 
-/// An update that leaves, maybe by several paths.
+/// An update that is being sent, on one or several paths.
 #[derive(Debug, Clone, Copy)]
 struct Leaving {
     seq: u64,
@@ -59,7 +59,7 @@ struct Leaving {
     content: Content,
 }
 
-/// What an update carries.
+/// The content of an update.
 #[derive(Debug, Clone, Copy)]
 enum Content {
     /// The state that is ready, whole.
@@ -67,16 +67,17 @@ enum Content {
     Part(Symbol),
     /// The last state by its number alone.
     Again(StateId),
-    /// What [`Topics`](super::topics::Topics) has chosen.
+    /// The choice of [`Topics`](super::topics::Topics).
     Topics(Load),
-    /// Nothing: an opening, as no part of a state is kept before it is accepted; or an update of a source
-    /// with topics that repeats none, as its acks say which states have come.
+    /// No state: an opening, as the monitor keeps no part of a state before it accepts the session;
+    /// or an update of a source with topics that does not repeat a state, as its acks report which
+    /// states have arrived.
     Nothing,
 }
 
 impl Source {
-    /// Writes the next datagram that may leave now to the front of `out`, which grows to its length; call
-    /// it until there is none.
+    /// Writes the next datagram that may be sent now to the front of `out`, which grows to its
+    /// length; call until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.outgoing.is_closing() {
             return self.write_close(out);
@@ -147,7 +148,7 @@ impl Source {
         })
     }
 
-    /// What update `seq` carries, which is due.
+    /// Chooses the content of update `seq`, which is due.
     fn choose(&mut self, now: Time, seq: u64) -> Option<Content> {
         if self.topics.has_any() {
             return self.choose_topics(now, seq);
@@ -155,7 +156,8 @@ impl Source {
         let Some(generated_at) = self.states.ready_generated_at() else {
             return self.next_symbol(now);
         };
-        // A part goes on with a state that has begun: what limits the rate of states does not hold it up.
+        // A part continues a state that has begun: the limits on the rate of states do not apply to
+        // it.
         if self.has_symbol() && now < self.law.not_before() {
             return self.next_symbol(now);
         }
@@ -172,12 +174,13 @@ impl Source {
         if !self.opener.is_open() {
             return Some(Content::Nothing);
         }
-        // One that found no path, or an opening, has not begun although it is the last one.
+        // A state without a path, or in an opening, has not begun although it is the last one.
         let has_begun = number.is_some() && self.transfers.current_number() == number;
         if !has_begun && (is_repeat || self.may_begin(now, generated_at)) {
             self.begin(now, seq, generated_at);
         }
-        // Where no symbol is known to be missing, the ack of the state's number names the missing ones.
+        // If no symbol is known to be missing, send the state's number: its ack names the missing
+        // symbols.
         self.next_symbol(now).or(Some(Content::Again(id)))
     }
 
@@ -189,7 +192,8 @@ impl Source {
         let limit = self.law.limited_by();
         let is_found = limit.is_none() && self.law.adapts();
         let are_bytes_scarce = is_found || limit == Some(Limit::MaxBandwidth);
-        // The time of a byte is known of one path, and a bandwidth is the user's own scarcity.
+        // The time per byte is known for a single path only, and a configured bandwidth is a limit
+        // by the user.
         let is_rate_found = is_found
             && self.paths.count() == 1
             && !self.law.has_max_bandwidth()
@@ -225,25 +229,26 @@ impl Source {
         self.transfers.next(now).map(Content::Part)
     }
 
-    /// Whether the large state that is ready begins, or the one before it goes on.
+    /// Whether the ready large state begins; otherwise the previous one continues.
     fn may_begin(&self, now: Time, generated_at: Time) -> bool {
         let symbols = self.states.ready_state().len().div_ceil(self.symbol_len().into());
         self.transfers.should_replace(now, generated_at, symbols as u32)
     }
 
-    /// The large state that is ready begins with update `seq`.
+    /// The ready large state begins with update `seq`.
     fn begin(&mut self, now: Time, seq: u64, generated_at: Time) {
         self.states.take(seq);
         let cut = self.cut();
         let (number, state) = (self.states.number(seq), self.states.last());
-        // `put` has refused what cannot be cut.
+        // `put` has refused states that cannot be cut.
         let _ = self.transfers.begin(number, generated_at, state, cut);
         let (symbols, age_slots) = self.transfers.cost();
         self.law.on_begin(now, symbols, age_slots);
         self.counters.abandoned_states = self.transfers.abandoned();
     }
 
-    /// Writes an update to the front of `out`; gives its length, and how many bytes of states are in it.
+    /// Writes an update to the front of `out`; returns its length, and the number of bytes of
+    /// states in it.
     fn write(
         &mut self,
         leaving: &Leaving,
@@ -257,7 +262,7 @@ impl Source {
         let label_error = self.label_errors[0].max(self.label_errors[1]);
         let (frames, payload_len, age) = match content {
             Content::Whole(id) => {
-                // A copy is of the state that has become the last one; a newer one may be ready by now.
+                // A copy carries the last state; a newer one may be ready by now.
                 let bytes = if is_copy { states.last() } else { states.ready_state() };
                 (Frames::one(Frame::State { id, bytes }), bytes.len(), id.age)
             }
@@ -284,7 +289,7 @@ impl Source {
             opening,
             frames,
         };
-        // Nearly always there is room.
+        // The fast path: usually there is room.
         let len = update.write(out).or_else(|| {
             grow(out, update.len());
             update.write(out)
@@ -302,11 +307,11 @@ impl Source {
         Some(Transmit { path, len: close.len(), dscp, seq: None, is_copy: false })
     }
 
-    /// Which paths the update takes that is due now; `None` where none is up. An opening takes all
-    /// of them: the first answer counts.
+    /// The paths of the update that is due now; `None` if no path is up. An opening takes all
+    /// paths: the first answer counts.
     fn route(&mut self, now: Time) -> Option<Route> {
         if self.opener.is_open() {
-            // A lone path is taken at any interval.
+            // A single path is taken at any interval.
             let has_choice = self.paths.count() > 1;
             let interval = if has_choice { self.law.rate().period() } else { Span::ZERO };
             return self.paths.route(now, interval, self.acks.clock_offset().nanos());
@@ -325,8 +330,8 @@ impl Source {
         opening(&self.params, &self.opener, by)
     }
 
-    /// Whether the update that leaves now asks for an ack. All openings do, and what leaves when a word
-    /// of the monitor is overdue, as a state that is repeated.
+    /// Whether the update that is sent now asks for an ack. All openings do, and updates sent when
+    /// an answer of the monitor is overdue, such as repeated states.
     fn wants_ack(&self, now: Time, by: PathId) -> bool {
         self.opener.must_open(by)
             || self.paths.want_every_ack()
@@ -334,8 +339,9 @@ impl Source {
             || self.repeat_at().is_some_and(|at| at <= now)
     }
 
-    /// The code point with which an update leaves now. Only an update with a whole state is marked: a
-    /// router that replaces marked packets by newer ones of their flow would destroy a state in parts.
+    /// The code point of an update that is sent now. Only an update with a whole state is marked: a
+    /// router that replaces marked packets by newer ones of their flow would destroy a state in
+    /// parts.
     fn mark(&self, content: Content) -> Dscp {
         match (self.opener.reach(), content) {
             (Reach::Open, Content::Whole(_)) => self.params.dscp,
@@ -348,7 +354,7 @@ impl Source {
         let seq = self.acks.next_seq();
         let (generated_at, whole) = match content {
             Content::Whole(_) => (self.states.take(seq), payload_len),
-            // The ack says whether the monitor has it.
+            // The ack reports whether the monitor has the state.
             Content::Again(_) => {
                 self.states.take(seq);
                 (None, 0)
@@ -364,7 +370,7 @@ impl Source {
                 self.counters.parts += u64::from(load.is_part);
                 (None, load.whole)
             }
-            // It is asked for again: it would be as old as the outage.
+            // Ask for a state again: the present one would be as old as the outage.
             Content::Nothing => {
                 self.states.on_no_path();
                 (None, 0)

@@ -1,17 +1,17 @@
-//! When a state or record leaves again that had no answer, or found no room.
+//! When a state or record is sent again that had no answer, or for which the monitor had no room.
 
 use crate::unit::Span;
 
-/// A state or record for which the monitor had no room leaves again after this time.
+/// A state or record for which the monitor had no room is sent again after this time.
 pub(super) const NO_ROOM: Span = Span::from_secs(1);
 
-/// A state or record without an answer leaves again after one and a half round trips, and after twice as long each
-/// time (RFC 8085 section 3.1.1), within these bounds.
+/// A state or record without an answer is sent again after 1.5 round trips, doubled each time (RFC
+/// 8085 section 3.1.1), within these bounds.
 const MIN: Span = Span::from_millis(10);
 const MAX: Span = Span::from_secs(1);
 
-/// How long a state or record that has left `times` times, at least once, waits for an answer; `srtt` is the
-/// smoothed round trip.
+/// How long a state or record that was sent `times` times, at least once, waits for an answer;
+/// `srtt` is the smoothed round trip.
 pub(super) fn patience(srtt: Span, times: u32) -> Span {
     let first = (srtt * 3 / 2).max(MIN);
     (first * (1 << times.saturating_sub(1).min(16))).min(MAX)

@@ -9,10 +9,10 @@ use crate::unit::Time;
 use crate::wire::TopicKey;
 
 impl Topics {
-    /// The number of a key, which is new if need be.
+    /// The number of a key, which is added if it is new.
     ///
     /// # Errors
-    /// [`KeyError`] says why it cannot be.
+    /// [`KeyError`] if the key cannot be added.
     pub(in super::super) fn number_of_key(
         &mut self,
         topic: TopicId,
@@ -34,10 +34,10 @@ impl Topics {
         Ok(number)
     }
 
-    /// A key has no state any more; whether there was one.
+    /// Removes a key; returns whether it existed.
     ///
     /// # Errors
-    /// [`KeyError`] if the topic has no keys, or no such one can be.
+    /// [`KeyError`] if the topic has no keys, or the key is invalid.
     pub(in super::super) fn remove_key(
         &mut self,
         now: Time,
@@ -52,7 +52,7 @@ impl Topics {
         self.keys[place].on_removed();
         match self.list[usize::from(number)].remove(now) {
             true => self.on_news(number),
-            // It never left: the monitor knows nothing of it.
+            // It was never sent: the monitor does not know it.
             false => {
                 self.vacate(number);
                 self.settle();
@@ -61,7 +61,7 @@ impl Topics {
         Ok(true)
     }
 
-    /// The place of a topic with keys and their greatest number.
+    /// The index of a topic with keys, and its maximum number of keys.
     fn keyed(&self, topic: TopicId, key: &[u8]) -> Result<(usize, usize), KeyError> {
         let params = self.params(topic);
         let Some(max_keys) = params.and_then(|params| params.kind.max_keys()) else {

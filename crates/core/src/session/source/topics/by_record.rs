@@ -1,30 +1,32 @@
-//! Topics of records: when their records leave, beside the states of other topics.
+//! Topics of records: when their records are sent, alongside the states of other topics.
 //!
 //! | update | records in it |
 //! |---|---|
 //! | no state is ready | as many as fit |
-//! | states lead, and datagrams are scarce | as many as fit beside them |
+//! | states lead, and datagrams are scarce | as many as fit after the states |
 //! | states lead, and bytes are scarce | as many as the credit allows, or, on a free path, a fifth of a period |
-//! | the credit is that of a whole datagram, and none fitted beside the states before | they lead |
-//! | an urgent topic has records | they lead, ahead of the law's pace; after four in a row it is the turn of states |
+//! | the credit covers a whole datagram, and no record fitted after the states before | they lead |
+//! | an urgent topic has records | they lead, ahead of the law's pace; after four, states lead |
 //!
-//! Each byte of states that leaves gives 1/15 byte of **credit**. So where states want everything, records get
-//! a sixteenth, and the mean interval between states grows by 1/(1 − 1/16) = 1.07. With much more, the 95th
-//! percentile of ages would be that of intervals in which a datagram of records has taken the place of one of
-//! states.
+//! Each byte of states that is sent gives 1/15 byte of **credit**. So if states could use the whole
+//! rate, records get a sixteenth, and the mean interval between states grows by a factor of 1/(1 −
+//! 1/16) = 1.07. With a much larger share, the 95th percentile of ages would be determined by
+//! intervals in which a datagram of records has replaced one of states.
 //!
-//! **Free paths.** A law that sends few updates per round trip leaves the path free for most of the time. If an update
-//! leaves every T and its ack comes after R, it keeps the bottleneck busy for at most R/T of the time. While that is
-//! below a half, records whose transmission takes at most T/5 join each update for nothing: they cost no datagram, delay
-//! each state by T/5 at most, and leave the path free for a quarter of the time at least. The transmission of a byte
-//! takes at most R/b if the ack of an update of b bytes comes after R; updates with records are long, so these tell.
-//! Without this bound a chunk in every third update would make the states a third older on a path of 20 kbit/s. Records
-//! that would take the place of states need credit all the same.
+//! **Free paths.** A law that sends few updates per round trip leaves the path free for most of the
+//! time. If an update is sent every T and its ack arrives after R, it keeps the bottleneck busy for
+//! at most R/T of the time. While that is below a half, records whose transmission takes at most
+//! T/5 join each update without credit: they need no further datagram, delay each state by at most
+//! T/5, and leave the path free for at least a quarter of the time. The transmission of a byte
+//! takes at most R/b if the ack of an update of b bytes arrives after R; long updates, such as
+//! those with records, give the tightest bound. Without this bound, a chunk in every third update
+//! would make the states a third older on a path of 20 kbit/s. Records that would replace states
+//! need credit in any case.
 //!
-//! Records that lead as no state is ready are to delay none that comes next: it leaves at once, within the
-//! limits, although the law's time for it has not come, and later records repay that
-//! ([`Source::records_not_before`](super::super::Source)). They leave a part of the burst of `max_bandwidth` to
-//! it, too.
+//! Records that lead because no state is ready must not delay the next state: it is sent at once,
+//! within the limits, although it is not due by the law, and later records repay that time
+//! ([`Source::records_not_before`](super::super::Source)). They also leave a part of the burst of
+//! `max_bandwidth` for it.
 
 use alloc::vec::Vec;
 
@@ -36,44 +38,47 @@ use crate::state::schedule::HEADERS;
 use crate::unit::{Span, Time};
 use crate::wire::{Frame, Frames};
 
-/// Bytes of states for each byte of records, where states want all.
+/// Bytes of states per byte of records, if states could use the whole rate.
 const STATES_PER_RECORD: usize = 15;
 
-/// The most credit in bytes: what two datagrams take on most paths.
+/// The maximum credit in bytes: two datagrams on most paths.
 const MAX_CREDIT: usize = 3_000;
 
-/// The fraction of a period that records which join an update on a free path may take.
+/// The maximum fraction of a period that records may take when they join an update on a free path.
 const FREE: f64 = 0.2;
 
-/// By how much the bound of the time of a byte grows per update that speaks for a longer one. The path may be another.
+/// The growth factor of the bound of the time per byte, per update that indicates a longer time.
+/// The path may have changed.
 const LONGER: f64 = 1.125;
 
-/// Credit with which records lead, at the most.
+/// The maximum credit that is needed for records to lead.
 const MAX_LEAD: usize = 1_500;
 
 /// How records share the path with states.
 #[derive(Debug)]
 pub(super) struct Share {
-    /// Bytes of states that have left since the credit was spent, at most [`MAX_CREDIT`] times
+    /// Bytes of states sent since the credit was spent, at most [`MAX_CREDIT`] times
     /// [`STATES_PER_RECORD`].
     earned: usize,
-    /// What the transmission of a byte takes at most, in seconds; infinite while it is unknown.
+    /// The upper bound of the transmission time of a byte, in seconds; infinite while unknown.
     byte_time: f64,
-    /// Whether the monitor is known to know records. Until then they share no update with states: one that does
-    /// not skips them, and its ack speaks of the states.
+    /// Whether the monitor is known to support records. Until then, records and states are in
+    /// separate updates: a monitor without support skips records, and its ack would concern the
+    /// states.
     is_understood: bool,
-    /// Of the chosen update: bytes of frames of records, and whether they are paid for by credit.
+    /// In the chosen update: bytes of frames of records, and whether they are charged to the
+    /// credit.
     bytes: usize,
     is_charged: bool,
     /// Bytes of records in it.
     payload: usize,
-    /// Whether they took a turn for which there was no state: one that comes next need not wait for it.
+    /// Whether they took a turn for which there was no state: the next state need not wait for it.
     is_lending: bool,
-    /// Whether those that were first found no room when some were written last.
+    /// Whether the first topic's records found no room when records were last written.
     were_left_out: bool,
-    /// Places of topics by their turns, while some are written.
+    /// Indices of topics in the order of their turns, while records are written.
     order: Vec<usize>,
-    /// Updates in a row that urgent ones led. After a [`BURST`] it is the turn of states.
+    /// Consecutive updates led by urgent records. After a [`BURST`] it is the turn of states.
     in_a_row: u64,
 }
 
@@ -99,15 +104,15 @@ impl Share {
         self.earned / STATES_PER_RECORD
     }
 
-    /// Bytes of records that may join an update for nothing.
+    /// Bytes of records that may join an update without credit.
     fn free(&self, slot: &Slot) -> usize {
         let time = slot.period.as_secs_f64() * FREE;
         if slot.is_path_free() { (time / self.byte_time) as usize } else { 0 }
     }
 
-    /// The ack of an update of this many bytes came after this time.
+    /// The ack of an update of this many bytes arrived after this time.
     fn on_acked(&mut self, bytes: usize, after: Span) {
-        // A clock that is too coarse gives zero, which would never grow.
+        // A coarse clock may give zero, which would never grow.
         let time = after.as_secs_f64().max(1e-9) / bytes.max(1) as f64;
         self.byte_time = time.min(self.byte_time * LONGER);
     }
@@ -119,10 +124,10 @@ impl Share {
 }
 
 impl Topics {
-    /// The next record of a topic; gives its first number.
+    /// Puts the next record of a topic; returns its first number.
     ///
     /// # Errors
-    /// [`RecordError`] says why it is not taken.
+    /// [`RecordError`] if it is not accepted.
     pub(in super::super) fn put_record(
         &mut self,
         topic: TopicId,
@@ -151,7 +156,7 @@ impl Topics {
         self.records.iter_mut().find(|records| records.number == number)
     }
 
-    /// A topic of which more records are done than the driver knows.
+    /// A topic with newly done records that were not reported to the driver yet.
     #[inline]
     pub(in super::super) fn poll_done(&mut self) -> Option<TopicId> {
         let news = self.records.iter_mut().find(|records| records.has_news)?;
@@ -194,8 +199,8 @@ impl Topics {
         self.records.iter_mut().for_each(Records::clear);
     }
 
-    /// Whether records, or a question for a cursor, lead the update; then they are written, and states that
-    /// join them.
+    /// Writes the update if records, or a request for a cursor, lead it, with states that join
+    /// them; returns whether they do.
     pub(super) fn lead_by_records(&mut self, slot: &Slot) -> bool {
         if self.records.is_empty() {
             return false;
@@ -214,8 +219,8 @@ impl Topics {
         leads
     }
 
-    /// Whether it is the turn of records: no state is ready, or there is credit for a datagram of them and none
-    /// has joined the states before.
+    /// Writes records if it is their turn: no state is ready, or there is credit for a datagram of
+    /// them and none has joined the states before. Returns whether it did.
     fn lead_by_turn(&mut self, slot: &Slot) -> bool {
         let ready = self.records.iter().filter(|records| records.can_send(slot.now));
         let wanted: usize = ready.map(Records::wanted).sum();
@@ -237,7 +242,8 @@ impl Topics {
         self.write_records(slot, credit - HEADERS, false)
     }
 
-    /// States lead: records join them. They are before the states if the ack need not have the number of one.
+    /// Records join states that lead. They are written before the states if the ack need not have
+    /// the number of a state.
     pub(super) fn join_records(&mut self, slot: &Slot) {
         if self.records.is_empty() || slot.is_ahead || !slot.may_begin || !self.share.is_understood
         {
@@ -254,8 +260,9 @@ impl Topics {
         }
     }
 
-    /// Records of topics leave, those with the oldest first; whether there are any. If those of the first topic
-    /// find no room, they are left out, whatever the others find.
+    /// Writes records of topics, in the order of their oldest records; returns whether there are
+    /// any. If the records of the first topic find no room, they count as left out, even if others
+    /// fit.
     fn write_records(&mut self, slot: &Slot, budget: usize, are_urgent: bool) -> bool {
         let Self { records, share, frames, .. } = self;
         let can_send = |records: &Records| {
@@ -278,7 +285,7 @@ impl Topics {
         frames.len() > start
     }
 
-    /// Writes a question for a cursor if one is due; an ack has one cursor.
+    /// Writes a request for a cursor if one is due; an ack has one cursor.
     fn ask_for_cursor(&mut self, slot: &Slot) -> bool {
         let may_ask = slot.may_begin || slot.are_records_due;
         let is_due =
@@ -289,8 +296,8 @@ impl Topics {
         true
     }
 
-    /// Of an update whose ack would not tell which others have come: a question for a cursor leads it, if it
-    /// is not known of one with records. Whether it is so.
+    /// For an update whose ack would not report which other updates have arrived: lets a request
+    /// for a cursor lead it if an update with records is unresolved. Returns whether it did.
     pub(super) fn ask_of_records(&mut self, slot: &Slot) -> bool {
         if !self.share.is_understood || self.frames.len() + 8 > slot.room {
             return false;
@@ -305,17 +312,17 @@ impl Topics {
         true
     }
 
-    /// From when on there are records to send, or questions for cursors.
+    /// From when on there are records to send, or requests for cursors.
     pub(in super::super) fn records_at(&self) -> Option<Time> {
         self.wants.records_at
     }
 
-    /// Whether urgent records may go before states.
+    /// Whether urgent records may be sent before states.
     pub(super) fn may_hurry(&self) -> bool {
         self.share.in_a_row < BURST
     }
 
-    /// Whether records lead the chosen update as there was no state.
+    /// Whether records lead the chosen update because there was no state.
     pub(in super::super) fn is_lending(&self) -> bool {
         self.share.is_lending
     }
@@ -325,7 +332,7 @@ impl Topics {
         self.share.payload
     }
 
-    /// Whether records, or a question for a cursor, are in the chosen update.
+    /// Whether records, or a request for a cursor, are in the chosen update.
     pub(super) fn has_records(&self) -> bool {
         self.records.iter().any(Records::is_chosen)
     }
@@ -335,17 +342,17 @@ impl Topics {
         self.records.iter().any(|it| it.is_chosen() && !it.asks_now && it.params.is_urgent)
     }
 
-    /// Whether the ack of the chosen update is to have a cursor.
+    /// Whether the chosen update requests a cursor in its ack.
     pub(super) fn asks_for_cursor(&self) -> bool {
         self.records.iter().any(|records| records.asks_now)
     }
 
-    /// The chosen update has left.
+    /// The chosen update was sent.
     pub(super) fn on_records_sent(&mut self, now: Time, seq: u64) {
         if self.records.is_empty() {
             return;
         }
-        // The ack has the cursor of this one.
+        // The ack has the cursor of the leading topic.
         let lead = match Frames::appended(&self.frames).lead() {
             Some(Frame::Record(chunk)) => Some(chunk.topic),
             Some(Frame::Cursor(topic)) => Some(topic),

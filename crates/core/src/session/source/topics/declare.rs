@@ -25,8 +25,8 @@ impl Topics {
         Ok(topics)
     }
 
-    /// A further topic, under a number that no key has had: to a monitor, what bears the number of a removed
-    /// key is a key.
+    /// Adds a topic, under a number that no key has had: a monitor treats the number of a removed
+    /// key as that of a key.
     pub(in super::super) fn add(&mut self, params: TopicParams) -> Result<TopicId, TopicError> {
         params.check()?;
         let place = self.keys.len();
@@ -50,7 +50,7 @@ impl Topics {
         self.free.first().copied().or_else(|| self.next_number())
     }
 
-    /// The lowest number that nothing has had.
+    /// The lowest number that was never used.
     fn next_number(&self) -> Option<u16> {
         let next = u16::try_from(self.list.len()).ok();
         next.filter(|next| usize::from(*next) < MAX_STREAMS)

@@ -10,16 +10,17 @@ use super::types::TopicCounters;
 pub(super) struct Keys {
     /// The number of the topic itself.
     topic: u16,
-    /// Those that are removed stay until the monitor knows it: put again, they go on under their number.
+    /// The keys' numbers. Removed keys stay until the monitor knows of the removal; if put again
+    /// before, they keep their number.
     numbers: BTreeMap<Box<[u8]>, u16>,
-    /// How many are not removed.
+    /// The number of keys that are not removed.
     live: usize,
-    /// What was counted of keys that are gone.
+    /// The counters of keys that are gone.
     pub(super) past: TopicCounters,
 }
 
 impl Keys {
-    /// Of the topic of this number.
+    /// The keys of the topic with this number.
     pub(super) fn of(topic: u16) -> Self {
         Self { topic, numbers: BTreeMap::new(), live: 0, past: TopicCounters::default() }
     }
@@ -36,7 +37,7 @@ impl Keys {
         self.numbers.values().copied()
     }
 
-    /// How many keys are not removed.
+    /// The number of keys that are not removed.
     pub(super) fn live(&self) -> usize {
         self.live
     }
@@ -47,7 +48,7 @@ impl Keys {
         self.live += 1;
     }
 
-    /// A key that was removed is there again.
+    /// A removed key was put again.
     pub(super) fn revive(&mut self) {
         self.live += 1;
     }
@@ -58,7 +59,7 @@ impl Keys {
         self.past.removed += 1;
     }
 
-    /// The number of a key that was removed is free.
+    /// The number of a removed key is free.
     pub(super) fn forget(&mut self, key: &[u8], counters: &TopicCounters) {
         self.numbers.remove(key);
         self.past.add(counters);

@@ -1,4 +1,5 @@
-//! The topics of a source: which of them an update carries, and what the monitor has of each.
+//! The topics of a source: chooses topics for each update, and tracks the state of each at the
+//! monitor.
 //!
 //! ```text
 //!   put ─► newest state of the topic ─► pending ─┬─ whole ─► in flight ─► delivered
@@ -6,13 +7,14 @@
 //!                                          └───── lost, or the session opens again
 //! ```
 //!
-//! Which topic leads the update that is due is the decision of [`schedule`](crate::state::schedule); small states of others join
-//! it. A whole state is lost by the same rules as a part ([`AckedParts::loses`]), and leaves again if there
-//! is no newer one.
+//! [`schedule`](crate::state::schedule) decides which topic leads the update that is due; small
+//! states of other topics join it. The loss of a whole state is detected by the same rules as that
+//! of a part ([`AckedParts::loses`]); it is sent again if there is no newer one.
 //!
-//! Each **key** of a topic with keys is scheduled as a topic of its own. Its number on the wire is free again
-//! once it is removed and the monitor knows that. As there may be thousands of topics and keys, of which few
-//! have something to send, only these are looked at with each update: the **active** ones.
+//! Each **key** of a topic with keys is scheduled as a separate topic. Its number on the wire is
+//! free again once it is removed and the monitor knows of the removal. There may be thousands of
+//! topics and keys, of which few have something to send: each update considers only these, the
+//! **active** ones.
 
 mod again;
 mod by_key;
@@ -44,13 +46,14 @@ pub use types::{
     TopicError, TopicId, TopicKind, TopicParams,
 };
 
-/// An update in this number asks for an ack: acks name 64 updates before their own.
+/// One in this many updates asks for an ack: an ack names the 64 updates before its own.
 const ACK_EVERY: u32 = 32;
 
-/// States that are tried to join an update, of thousands of keys: many more than fit.
+/// The maximum number of states, of thousands of keys, that are tried to join an update: many more
+/// than fit.
 const JOINING: usize = 512;
 
-/// A topic in the update that leaves.
+/// A topic in the update that is being sent.
 #[derive(Debug, Clone, Copy)]
 struct Carried {
     topic: usize,
@@ -58,7 +61,7 @@ struct Carried {
     bytes: usize,
 }
 
-/// What an update carries, to those who count it.
+/// The amounts of content in an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Load {
     /// Bytes of whole states in it.
@@ -69,28 +72,29 @@ pub(super) struct Load {
     pub(super) is_part: bool,
     /// Whether a whole state is in it.
     pub(super) has_state: bool,
-    /// Whether records are, or a question for a cursor.
+    /// Whether records, or a request for a cursor, are in it.
     pub(super) has_records: bool,
 }
 
 /// A state in parts that begins: its symbols, and [`Repair::age_slots`](crate::state::Repair::age_slots).
 pub(super) type Begun = (u32, f64);
 
-/// What the active ones want together. It is found once for each change, as it is asked for more often.
+/// The combined timers and requests of the active topics, computed once per change and read more
+/// often.
 #[derive(Debug, Default)]
 struct Wants {
     /// From when on there is something to send of states and urgent records, and of records.
     ready_at: Option<Time>,
     records_at: Option<Time>,
     has_symbol: bool,
-    /// When something in flight is lost.
+    /// When an update in flight is considered lost.
     timeout: Option<Time>,
 }
 
 impl Wants {
     fn add_records(&mut self, records: &Records, passed: u64, patience: Span) {
         self.records_at = Time::earliest([self.records_at, records.ready_at()]);
-        // Those of an urgent topic do not wait for states.
+        // Records of an urgent topic do not wait for states.
         self.ready_at = Time::earliest([self.ready_at, records.hurried_at()]);
         self.timeout = Time::earliest([self.timeout, records.poll_timeout(passed, patience)]);
     }
@@ -106,18 +110,18 @@ impl Wants {
 pub(super) struct Topics {
     /// Topics and keys, by their numbers.
     list: Vec<Topic>,
-    /// Of each topic, by its place.
+    /// The keys of each topic, by its index.
     keys: Vec<Keys>,
     has_keyed: bool,
-    /// Of the topics of records.
+    /// The records of each topic of records.
     records: Vec<Records>,
     share: Share,
     /// Numbers of keys that are gone.
     free: BTreeSet<u16>,
-    /// The numbers of those that have something to send, or in flight, in ascending order.
+    /// The numbers of topics and keys with content to send or in flight, in ascending order.
     active: Vec<u16>,
     wants: Wants,
-    /// Whether states of one of them can be too old, or are urgent.
+    /// Whether a topic has a deadline, or is urgent.
     has_deadline: bool,
     has_urgent: bool,
     /// States in parts that newer ones replaced before they were complete.
@@ -125,13 +129,14 @@ pub(super) struct Topics {
     /// The frames of the last update, for copies of it.
     frames: Vec<u8>,
     carried: Vec<Carried>,
-    /// Those with a state that may join, by their indices.
+    /// Topics with a state that may join, with their scheduling indices.
     joining: Vec<(f64, usize)>,
-    /// Whether an update is to leave even if there is no state for it.
+    /// Whether an update is to be sent even without a state.
     is_empty_wanted: bool,
-    /// Updates since one has asked for an ack.
+    /// Updates since the last one that asked for an ack.
     unasked: u32,
-    /// The newest acknowledged update, and how long after its sending one before it is lost.
+    /// The newest acknowledged update, and how long after its sending an earlier one is considered
+    /// lost.
     passed: u64,
     patience: Span,
 }
@@ -166,7 +171,7 @@ impl Topics {
         self.number_of(topic)
     }
 
-    /// The driver was asked, and the state that it has put was left out.
+    /// The driver was asked, and the state that it put was left out.
     pub(super) fn on_unchanged(&mut self, number: u16) {
         self.list[usize::from(number)].counters.unchanged += 1;
     }
@@ -182,7 +187,7 @@ impl Topics {
         self.settle();
     }
 
-    /// No ack has come for so long that what left until `before` is taken for lost.
+    /// No ack has arrived for a long time: updates sent until `before` are considered lost.
     pub(super) fn on_silence(&mut self, now: Time, before: Time) {
         self.each_active(|topic| topic.on_silence(now, before));
         self.records.iter_mut().for_each(|records| records.on_silence(before));
@@ -201,7 +206,7 @@ impl Topics {
         self.settle();
     }
 
-    /// Something of this number is to leave.
+    /// This number has something to send.
     fn on_news(&mut self, number: u16) {
         self.activate(number);
         let ready_at = self.list[usize::from(number)].ready_at();
@@ -227,8 +232,8 @@ impl Topics {
         numbers.map(|number| (number, &self.list[number]))
     }
 
-    /// Those of which nothing is to leave and nothing is unknown are active no more, and the numbers of keys
-    /// that are removed there, too, are free.
+    /// Deactivates topics with nothing to send and nothing in flight, and frees the numbers of keys
+    /// whose removal the monitor knows.
     fn settle(&mut self) {
         if !self.has_any() {
             return;
@@ -275,7 +280,8 @@ impl Topics {
         keys.iter_mut().find(|keys| list[usize::from(keys.topic())].params.name == name)
     }
 
-    /// The newest ack has come; gives the number and the bytes of states in parts that are complete now.
+    /// The newest ack has arrived; returns the number and the bytes of states in parts that are
+    /// complete now.
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckedParts) -> (u64, u64) {
         (self.passed, self.patience) = (ack.seq, ack.patience());
         let (mut states, mut bytes) = (0, 0);
@@ -289,7 +295,7 @@ impl Topics {
         (states, bytes)
     }
 
-    /// An ack has come that says nothing of other updates.
+    /// An ack has arrived that does not report on other updates.
     pub(super) fn on_lone_ack(&mut self, now: Time, seq: u64) {
         self.each_active(|topic| topic.on_lone_ack(now, seq));
         self.records.iter_mut().for_each(|records| records.on_lone_ack(now, seq));
@@ -302,7 +308,7 @@ impl Topics {
         self.settle();
     }
 
-    /// An update is to leave even if there is no state for it.
+    /// Requests an update even without a state.
     pub(super) fn want_empty(&mut self) {
         self.is_empty_wanted = self.has_any();
     }
@@ -316,8 +322,8 @@ impl Topics {
         self.clear_records();
     }
 
-    /// Chooses what the update carries that is due, and writes it to [`Topics::frames`]; whether there is
-    /// something. A state in parts that begins is reported to `begins`.
+    /// Chooses the content of the update that is due, and writes it to [`Topics::frames`]; returns
+    /// whether there is any. A state in parts that begins is reported to `begins`.
     pub(super) fn choose(
         &mut self,
         slot: &Slot,
@@ -340,7 +346,7 @@ impl Topics {
         if (!has_any && !is_empty_wanted) || self.asks_for_parts() {
             return has_any;
         }
-        // Its ack tells which earlier updates have arrived.
+        // Its ack reports which earlier updates have arrived.
         let room = slot.room.saturating_sub(self.frames.len());
         let unresolved = self.active().find(|(_, topic)| topic.is_unresolved());
         let unresolved = unresolved.filter(|_| room > Frame::MAX_OVERHEAD).map(|(place, _)| place);
@@ -352,7 +358,7 @@ impl Topics {
         !self.frames.is_empty()
     }
 
-    /// Whether the ack of the chosen update tells which others have arrived.
+    /// Whether the ack of the chosen update reports which others have arrived.
     fn asks_for_parts(&self) -> bool {
         let is_plain = |it: &Carried| it.topic == 0 && matches!(it.content, Content::Whole);
         let has_name = self.list.first().is_some_and(|first| !first.is_named());
@@ -360,7 +366,7 @@ impl Topics {
     }
 
     fn choose_states(&mut self, slot: &Slot, mut begins: impl FnMut(Begun)) {
-        // One that turns out to have no symbol left does not lead a second time.
+        // A topic that turns out to have no symbol left does not lead a second time.
         for _ in 0..=self.active.len() {
             let Some((leader, index)) = self.leader(slot) else { return };
             let Some((content, begun)) = self.list[leader].lead(slot) else { continue };
@@ -374,7 +380,8 @@ impl Topics {
         }
     }
 
-    /// The topic that leads, and its index with the headers. Those that may join are in `joining` then.
+    /// The leading topic, and its scheduling index with the headers. Topics that may join are in
+    /// `joining` then.
     fn leader(&mut self, slot: &Slot) -> Option<(usize, f64)> {
         let Self { list, active, joining, .. } = self;
         joining.clear();
@@ -395,15 +402,15 @@ impl Topics {
         first.map(|(_, index, place)| (place, index))
     }
 
-    /// All states of an update share the bound of its clock offset: those join that have one, or those that have
-    /// none.
+    /// All states of an update share the bound of its clock offset: only states with a bound join,
+    /// or only states without.
     fn keep_joining(&mut self, slot: &Slot, are_unbounded: bool) {
         let Self { list, joining, .. } = self;
         joining
             .retain(|(_, place)| list[*place].is_unbounded(slot, Content::Whole) == are_unbounded);
     }
 
-    /// Small states of other topics whose index is at least this one join, the greatest first.
+    /// Small states of other topics whose index is at least `least` join, the greatest first.
     fn join(&mut self, slot: &Slot, leader: usize, least: f64) {
         self.joining.retain(|(index, place)| *place != leader && *index >= least);
         let greater_first = |one: &(f64, usize), other: &(f64, usize)| other.0.total_cmp(&one.0);
@@ -425,7 +432,7 @@ impl Topics {
         self.carried.push(Carried { topic, content, bytes });
     }
 
-    /// What the chosen update carries.
+    /// The amounts of content in the chosen update.
     pub(super) fn load(&self) -> Load {
         let bytes = self.records_len();
         let has_records = self.has_records();
@@ -441,8 +448,8 @@ impl Topics {
         load
     }
 
-    /// The chosen update has left, and asks for an ack or not; gives how many parts of it repeat a symbol
-    /// or are for repair.
+    /// The chosen update was sent; `wants_ack` if it asks for an ack. Returns how many of its parts
+    /// repeat a symbol or are for repair.
     pub(super) fn on_sent(&mut self, now: Time, seq: u64, wants_ack: bool) -> u64 {
         self.is_empty_wanted = false;
         self.unasked = if wants_ack { 0 } else { self.unasked + 1 };
@@ -456,7 +463,7 @@ impl Topics {
         repair
     }
 
-    // ---- what it wants ----
+    // ---- timers and requests ----
 
     /// From when on there is a state, or an urgent record, to send.
     pub(super) fn ready_at(&self) -> Option<Time> {
@@ -472,7 +479,7 @@ impl Topics {
         self.wants.timeout
     }
 
-    /// From when on a state that one update carries is to leave ahead of the law's pace.
+    /// From when on a state that fits into one update is to be sent ahead of the law's pace.
     pub(super) fn hurried_at(&self, max_whole: usize) -> Option<Time> {
         let urgent = || {
             let states = self.active().filter_map(|(_, topic)| topic.hurried_at(max_whole));
@@ -482,7 +489,7 @@ impl Topics {
         self.has_urgent.then(urgent).flatten()
     }
 
-    /// Whether the update that leaves now must ask for an ack.
+    /// Whether the update that is sent now must ask for an ack.
     pub(super) fn wants_ack(&self) -> bool {
         let is_asked = self.is_urgent() || self.asks_for_cursor();
         self.has_any() && (self.unasked + 1 >= ACK_EVERY || is_asked)
@@ -506,7 +513,7 @@ impl Topics {
         self.has_keyed
     }
 
-    /// Whether an update is to leave even if there is no state for it.
+    /// Whether an update is to be sent even without a state.
     pub(super) fn is_empty_wanted(&self) -> bool {
         self.is_empty_wanted
     }
@@ -516,7 +523,7 @@ impl Topics {
         self.list.iter().any(Topic::has_state) || !self.records.iter().all(Records::is_empty)
     }
 
-    /// Whether a symbol of a state in parts is to leave.
+    /// Whether a symbol of a state in parts is to be sent.
     pub(super) fn has_symbol(&self) -> bool {
         self.wants.has_symbol
     }

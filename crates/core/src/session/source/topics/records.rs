@@ -1,16 +1,17 @@
-//! The records of one topic: those that have yet to leave, that are in flight, and that are done.
+//! The records of one topic: records to be sent, in flight, and done.
 //!
 //! ```text
-//!   put ─► new ─► in flight ─┬─► arrived ─► done: the cursor has passed it, it is freed
+//!   put ─► new ─► in flight ─┬─► arrived ─► done: the cursor has passed it, and it is freed
 //!                  ▲         └─ lost ─► again
 //!                  └──────────────────────┘
 //! ```
 //!
-//! Chunks are freed by the monitor's **cursor** alone, as a monitor that is restarted has none of those that
-//! had arrived. When the session opens, all that are held leave again. What is sent and not done is within
-//! [`RecordChunk::WINDOW`]. If all has arrived and the cursor stays behind, a question for it leaves after one
-//! and a half round trips, then after twice that, up to 1 s. If the answers change nothing for long, all of it
-//! leaves again: a monitor whose memory is full may have dropped a part.
+//! Chunks are freed only by the monitor's **cursor**, as a restarted monitor has lost the chunks
+//! that had arrived. When the session opens, all held chunks are sent again. Chunks that are sent
+//! and not done are within [`RecordChunk::WINDOW`]. If all chunks have arrived and the cursor is
+//! behind, a request for the cursor is sent after 1.5 round trips, then after twice that, up to 1
+//! s. If the answers bring no progress for long, all of these chunks are sent again: a monitor
+//! whose memory is full may have dropped some.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -24,11 +25,12 @@ use super::types::{RecordError, RecordsView, TopicKind, TopicParams};
 use crate::unit::{Span, Time};
 use crate::wire::{Frame, RecordChunk, StreamId, TopicName, TopicStream};
 
-/// After this number of questions without progress, and after twice as many each time, all that has arrived
-/// leaves again.
+/// After this number of requests without progress, doubled each time, all arrived chunks are sent
+/// again.
 const STALLED: u32 = 8;
 
-/// Updates in flight that are remembered: the window has fewer, but for repeats of urgent chunks.
+/// The maximum number of updates in flight that are remembered: the window has fewer, except with
+/// repeats of urgent chunks.
 const MAX_IN_FLIGHT: usize = 1 << 13;
 
 #[derive(Debug)]
@@ -37,12 +39,12 @@ struct Chunk {
     generated_at: Time,
     is_last: bool,
     has_arrived: bool,
-    /// The last update with it, and how often it has left; of this session.
+    /// The last update with it, and how often it was sent, in this session.
     sent_in: Option<u64>,
     sent_times: u32,
 }
 
-/// Chunks in a row in an update in flight; none of a question for the cursor.
+/// The consecutive chunks of an update in flight; empty for a request for the cursor.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     seq: u64,
@@ -52,16 +54,16 @@ struct Sent {
     from: u64,
     to: u64,
     has_name: bool,
-    /// Whether the ack has the cursor.
+    /// Whether the ack contains the cursor.
     leads: bool,
-    /// When chunks of an urgent topic leave once more.
+    /// When chunks of an urgent topic are repeated.
     again_at: Option<Time>,
 }
 
-/// What the application has got since.
+/// The records newly received by the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Done {
-    /// Whole records.
+    /// Complete records.
     pub(super) records: u64,
     /// When the newest of them was generated.
     pub(super) generated_at: Time,
@@ -74,30 +76,32 @@ pub(in super::super) struct Records {
     pub(super) params: Arc<TopicParams>,
     stream: StreamId,
     max_bytes: usize,
-    /// The number of the first chunk that is held: all below are done.
+    /// The number of the first held chunk: all below are done.
     base: u64,
     chunks: VecDeque<Chunk>,
-    /// What they cost.
+    /// Their size, with the cost per chunk.
     bytes: usize,
-    /// Chunks from this number on have not left in this session; those that have cost this much.
+    /// Chunks from this number on were not sent in this session; `ahead` is the cost of the held
+    /// chunks before it.
     new: u64,
     ahead: usize,
-    /// Chunks that leave again.
+    /// Chunks to be sent again.
     again: BTreeSet<u64>,
     in_flight: VecDeque<Sent>,
     is_named: bool,
-    /// Chunks do not leave before this time, as the monitor had no room.
+    /// Chunks are not sent before this time, as the monitor had no room.
     held_until: Time,
-    /// When chunks last left, and when these or a question did.
+    /// When chunks were last sent, and when chunks or a request were.
     last_sent: Option<Time>,
     last_left: Option<Time>,
-    /// Questions for the cursor since it has moved.
+    /// Requests for the cursor since it last moved.
     asks: u32,
     srtt: Span,
     repeated: u64,
-    /// Whether [`Records::done`] has grown and the driver does not know.
+    /// Whether [`Records::done`] has grown and this was not reported to the driver yet.
     pub(super) has_news: bool,
-    /// What the chosen update carries: chunks, whether their name, and whether the question.
+    /// The content of the chosen update: chunks, whether the name, and whether a request for the
+    /// cursor.
     chosen: Vec<u64>,
     names: bool,
     pub(super) asks_now: bool,
@@ -167,7 +171,7 @@ impl Records {
     pub(super) fn handle_timeout(&mut self, now: Time, passed: u64, patience: Span) {
         let is_lost = |sent: &Sent| sent.seq < passed && sent.sent_at + patience <= now;
         self.settle(|sent| is_lost(sent).then_some(false));
-        // An update that is overdue may still arrive.
+        // An overdue update may still arrive.
         for place in 0..self.in_flight.len() {
             let sent = &mut self.in_flight[place];
             if sent.again_at.is_some_and(|at| at <= now) {
@@ -178,12 +182,12 @@ impl Records {
         }
     }
 
-    /// No ack has come for so long that what left until `before` is taken for lost.
+    /// No ack has arrived for a long time: updates sent until `before` are considered lost.
     pub(super) fn on_silence(&mut self, before: Time) {
         self.settle(|sent| (sent.sent_at <= before).then_some(false));
     }
 
-    /// The session is open, maybe at another monitor: nothing is known of what it has.
+    /// The session is open, possibly at another monitor: its records are unknown.
     pub(super) fn on_opened(&mut self) {
         self.forget();
         self.held_until = Time::ZERO;
@@ -199,7 +203,7 @@ impl Records {
         (self.is_named, self.asks) = (false, 0);
     }
 
-    /// The newest ack has come.
+    /// The newest ack has arrived.
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckedParts) -> Option<Done> {
         if ack.parts.no_room && self.is_in_flight(ack.seq) {
             self.held_until = now + again::NO_ROOM;
@@ -208,7 +212,8 @@ impl Records {
         self.settle(|sent| ack.verdict(sent.seq, sent.sent_at));
         match ack.parts.newest.filter(|_| leads) {
             Some(cursor) => self.on_cursor(cursor),
-            // The monitor does not have the stream, and asks for all by that.
+            // Without a cursor in the ack, the monitor does not know the stream and needs all
+            // chunks.
             None if leads => {
                 self.forget();
                 None
@@ -217,14 +222,15 @@ impl Records {
         }
     }
 
-    /// An ack that is older than others has come.
+    /// An ack older than others has arrived.
     pub(super) fn on_late_ack(&mut self, ack: &AckedParts) -> Option<Done> {
         let leads = self.leads(ack.seq);
         self.settle(|sent| ack.parts.names(ack.seq, sent.seq).then_some(true));
         ack.parts.newest.filter(|_| leads).and_then(|cursor| self.on_cursor(cursor))
     }
 
-    /// An ack of this update has come that says nothing of others: a monitor that does not know records.
+    /// An ack of this update has arrived that does not report on others: the monitor does not
+    /// support records.
     pub(super) fn on_lone_ack(&mut self, now: Time, seq: u64) {
         if self.is_in_flight(seq) {
             self.held_until = now + again::NO_ROOM;
@@ -240,8 +246,8 @@ impl Records {
         (self.names, self.asks_now) = (false, false);
     }
 
-    /// Appends chunks that leave now, the lowest first, while `out` has room and they take at most `budget`;
-    /// gives how many bytes of records are in them.
+    /// Appends chunks to be sent now, the lowest first, while `out` has room and they take at most
+    /// `budget`; returns the number of bytes of records in them.
     pub(super) fn write(&mut self, slot: &Slot, budget: usize, out: &mut Vec<u8>) -> usize {
         self.srtt = slot.srtt;
         let (start, mut payload) = (out.len(), 0);
@@ -272,15 +278,16 @@ impl Records {
         payload
     }
 
-    /// Appends a question for the cursor.
+    /// Appends a request for the cursor.
     pub(super) fn ask(&mut self, srtt: Span, out: &mut Vec<u8>) {
         self.srtt = srtt;
         Frame::Cursor(self.number).append_to(out);
         self.asks_now = true;
     }
 
-    /// The chosen update has left. `bytes` is its length with headers, and `leads` says whether its ack has the cursor.
-    /// Returns the number of records that end in it, and of bytes of records in it.
+    /// The chosen update was sent. `bytes` is its length with headers; `leads` is whether its ack
+    /// will contain the cursor. Returns the number of records that end in it, and of bytes of
+    /// records in it.
     pub(super) fn on_sent(
         &mut self,
         now: Time,
@@ -316,7 +323,7 @@ impl Records {
             self.remember(Sent { from, to, ..sent });
         }
         if chosen.is_empty() {
-            // Others are of updates whose acks were wanted anyway.
+            // Other requests are in updates whose acks were needed anyway.
             if self.ask_at().is_some_and(|at| at <= now) {
                 self.on_asked();
             }
@@ -330,7 +337,7 @@ impl Records {
         (ends, payload)
     }
 
-    // ---- what it wants ----
+    // ---- timers and requests ----
 
     /// From when on it has something to send; `None` if it has nothing.
     pub(super) fn ready_at(&self) -> Option<Time> {
@@ -338,17 +345,18 @@ impl Records {
         Time::earliest([chunks_at, self.ask_at()])
     }
 
-    /// Whether chunks may leave now.
+    /// Whether chunks may be sent now.
     pub(super) fn can_send(&self, now: Time) -> bool {
         self.has_next() && self.not_before() <= now
     }
 
-    /// From when on chunks may leave ahead of the law's pace.
+    /// From when on chunks may be sent ahead of the law's pace.
     pub(super) fn hurried_at(&self) -> Option<Time> {
         (self.params.is_urgent && self.has_next()).then(|| self.not_before())
     }
 
-    /// When it asks for the cursor: all that may leave has, all of that has arrived, and the cursor is behind.
+    /// When it requests the cursor: all chunks that may be sent were sent and have arrived, and the
+    /// cursor is behind.
     pub(super) fn ask_at(&self) -> Option<Time> {
         let is_quiet = !self.has_next() && self.base < self.new && !self.has_chunks_in_flight();
         let left = self.last_left.filter(|_| is_quiet)?;
@@ -380,7 +388,7 @@ impl Records {
         RecordChunk::max_record_within(self.max_bytes - self.bytes)
     }
 
-    /// All chunks below are with the application.
+    /// The application has received all chunks below this number.
     pub(in super::super) fn done(&self) -> u64 {
         self.base
     }
@@ -390,24 +398,24 @@ impl Records {
         self.chunks.is_empty()
     }
 
-    /// Whether the chosen update carries something of it.
+    /// Whether the chosen update has its chunks or its request.
     pub(super) fn is_chosen(&self) -> bool {
         self.asks_now || !self.chosen.is_empty()
     }
 
-    /// Whether its ack has the cursor.
+    /// Whether the ack of this update contains the cursor.
     pub(super) fn leads(&self, seq: u64) -> bool {
         self.in_flight.iter().any(|sent| sent.seq == seq && sent.leads)
     }
 
-    /// Topics take turns by this: when the record was generated of which a chunk leaves next, then when one left
-    /// last.
+    /// The key by which topics take turns: the generation time of the record whose chunk is next,
+    /// then the time of the last chunk sent.
     pub(super) fn turn(&self) -> (Option<Time>, Option<Time>) {
         let next = self.again.first().copied().unwrap_or(self.new);
         (self.chunk(next).map(|chunk| chunk.generated_at), self.last_sent)
     }
 
-    /// About how many bytes of chunks are to leave.
+    /// The approximate number of bytes of chunks to be sent.
     pub(super) fn wanted(&self) -> usize {
         self.bytes - self.ahead + self.again.len() * (RecordChunk::MAX_LEN + RecordChunk::COST)
     }
@@ -433,7 +441,7 @@ impl Records {
         self.chunks.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }
 
-    /// Whether a chunk may leave, within the window.
+    /// Whether a chunk may be sent, within the window.
     fn has_next(&self) -> bool {
         let fits = |chunk: &Chunk| {
             self.ahead + RecordChunk::cost(chunk.bytes.len()) <= RecordChunk::WINDOW
@@ -448,7 +456,7 @@ impl Records {
         next.map_or(self.held_until, |next| next.max(self.held_until))
     }
 
-    /// The bytes of an update with chunks that is in flight, headers included, and when it left.
+    /// The size of an update with chunks in flight, headers included, and when it was sent.
     pub(super) fn sent_in(&self, seq: u64) -> Option<(usize, Time)> {
         let is_it = |sent: &&Sent| sent.seq == seq && sent.from < sent.to;
         self.in_flight.iter().find(is_it).map(|sent| (sent.bytes, sent.sent_at))
@@ -458,7 +466,7 @@ impl Records {
         self.in_flight.iter().any(|sent| sent.seq == seq)
     }
 
-    /// Whether it is not known yet of an update with chunks that are held whether it has come.
+    /// Whether an update with held chunks is in flight without a result.
     pub(super) fn has_chunks_in_flight(&self) -> bool {
         self.in_flight.iter().any(|sent| sent.from < sent.to && sent.to > self.base)
     }
@@ -484,7 +492,7 @@ impl Records {
         }
     }
 
-    /// What is in flight has arrived (`Some(true)`), or is lost (`Some(false)`).
+    /// Settles updates in flight: arrived (`Some(true)`), or lost (`Some(false)`).
     fn settle(&mut self, verdict: impl Fn(&Sent) -> Option<bool>) {
         let mut in_flight = core::mem::take(&mut self.in_flight);
         in_flight.retain(|sent| {
@@ -509,7 +517,7 @@ impl Records {
         }
     }
 
-    /// Its chunks leave again, unless another update has carried them since.
+    /// Its chunks are to be sent again, unless another update has carried them since.
     fn send_again(&mut self, sent: &Sent) {
         for number in sent.from.max(self.base)..sent.to {
             let is_missing = |chunk: &Chunk| !chunk.has_arrived && chunk.sent_in == Some(sent.seq);
@@ -519,9 +527,9 @@ impl Records {
         }
     }
 
-    /// The application has got all chunks below. A cursor beyond what was put is that of a source with this
-    /// stream which had put more: the next record comes after those, as the monitor would take it for one that
-    /// it has.
+    /// The application has received all chunks below the cursor. A cursor above the last put record
+    /// is due to an earlier source of this stream, which had put more: the next record is numbered
+    /// after those, as otherwise the monitor would consider it a duplicate.
     fn on_cursor(&mut self, cursor: u64) -> Option<Done> {
         if cursor <= self.base || cursor > RecordChunk::MAX_NUMBER {
             return None;

@@ -1,5 +1,5 @@
-//! One topic of a source, or one key of a topic: its newest state, and what the monitor has of it. That a key
-//! is removed counts as its newest state.
+//! One topic of a source, or one key of a topic: its newest state, and the state that the monitor
+//! has. The removal of a key counts as its newest state.
 
 mod urgent;
 
@@ -17,54 +17,54 @@ use crate::state::schedule::Candidate;
 use crate::unit::{Span, Time};
 use crate::wire::{Frame, StateId, TopicKey, TopicName};
 
-/// What became of a state that was put.
+/// The result of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Put {
-    /// It is to be sent.
+    /// A new state, to be sent.
     New,
-    /// It is the last one, with the same time.
+    /// The last state again, with the same time.
     Again,
-    /// It is left out, as the monitor has the same one, or will.
+    /// Left out, as the monitor has the same state, or will have it.
     Unchanged,
 }
 
-/// What an update carries of a topic.
+/// The content of a topic in an update.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Content {
     Whole,
     Part(Symbol),
-    /// The number of the newest state: the ack says whether the monitor has it.
+    /// The number of the newest state: the ack reports whether the monitor has it.
     Again,
 }
 
-/// An update in flight with something of the topic.
+/// An update in flight with content of the topic.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     seq: u64,
     sent_at: Time,
     generated_at: Time,
-    /// Which state: the number of its put.
+    /// The state, by the number of its put.
     put: u64,
     content: Content,
     has_name: bool,
 }
 
-/// Those that are remembered.
+/// The maximum number of updates in flight that are remembered.
 const MAX_IN_FLIGHT: usize = 128;
 
-/// A state that is not newer than what was sent, such as of a clock of coarse steps, counts as this much
-/// newer.
+/// A state that is not newer than the last one sent, such as with a coarse clock, counts as this
+/// much newer.
 const MIN_GAIN: Span = Span::from_millis(1);
 
-/// One of the keys of a topic.
+/// A key of a topic.
 #[derive(Debug)]
 struct Key {
     bytes: Box<[u8]>,
     /// The first update that names it.
     named_in: Option<u64>,
-    /// Whether the newest state is that there is none any more.
+    /// Whether the key was removed, which is then its newest state.
     is_removed: bool,
-    /// Whether the monitor may have something of it.
+    /// Whether the monitor may have a state of it.
     has_left: bool,
 }
 
@@ -72,41 +72,43 @@ struct Key {
 pub(super) struct Topic {
     number: u16,
     pub(super) params: Arc<TopicParams>,
-    /// Which key of its topic, if that has keys.
+    /// Its key, if the topic has keys.
     key: Option<Key>,
-    /// Whether the topics look after it: a state is to leave, or it is not known what became of one.
+    /// Whether it is in the list of active topics: a state is to be sent, or in flight without a
+    /// result.
     pub(super) is_active: bool,
     newest: Vec<u8>,
-    /// When the newest state was sampled; `None` while there is none.
+    /// When the newest state was sampled; `None` without a state.
     generated_at: Option<Time>,
-    /// The first update with it, or a part of it.
+    /// The number of the first update with it, or with a part of it.
     state_number: Option<u64>,
     /// The number of its put, from 1.
     put: u64,
     /// Since when there is a state, or the session is open, whichever is later.
     wanted_since: Option<Time>,
-    /// Whether it has yet to leave, or to begin.
+    /// Whether it is still to be sent, or to begin.
     is_pending: bool,
-    /// Whether it was too old before it left.
+    /// Whether it expired before it was sent.
     is_expired: bool,
-    /// It does not leave before this time, as the monitor had no room.
+    /// It is not sent before this time, as the monitor had no room.
     held_until: Time,
     in_flight: VecDeque<Sent>,
     transfers: Transfers,
-    /// The number on the wire of the last state in parts that began, and that of its put.
+    /// The number on the wire of the last state in parts that began, and the number of its put.
     large: (u64, u64),
-    /// The put of the newest state that the monitor is known to have, and when that was sampled.
+    /// The put of the newest state that the monitor is known to have, and when it was sampled.
     delivered_put: u64,
     delivered: Option<Time>,
     /// Whether the monitor is known to have the name, by an update with this put or a later one.
     is_named: bool,
     named_from: u64,
-    /// When a state last left whole, or began.
+    /// When a state was last sent whole, or began.
     last_sent: Option<Time>,
-    /// How many times the newest state has left, and the round trip then; of an urgent topic alone.
+    /// How many times the newest state was sent, and the round trip at that time; for urgent topics
+    /// only.
     sent_times: u32,
     srtt: Span,
-    /// [`Transfers::abandoned`] that [`Topic::take_abandoned`] has given.
+    /// The part of [`Transfers::abandoned`] that [`Topic::take_abandoned`] has returned.
     abandoned: u64,
     pub(super) age: AgeProcess,
     pub(super) counters: TopicCounters,
@@ -162,14 +164,14 @@ impl Topic {
         }
         self.replace(generated_at, state);
         if let Some(key) = self.key.as_mut().filter(|key| key.is_removed) {
-            // The monitor may have dropped the name together with the state.
+            // The monitor may have dropped the name with the state.
             (key.is_removed, key.named_in) = (false, None);
             (self.is_named, self.named_from) = (false, self.put);
         }
         Put::New
     }
 
-    /// There is no state of this key any more; whether the monitor must be told so.
+    /// Removes this key; returns whether the monitor must be informed.
     pub(super) fn remove(&mut self, now: Time) -> bool {
         self.replace(now, &[]);
         self.transfers.abandon();
@@ -189,7 +191,7 @@ impl Topic {
         self.sent_times = 0;
     }
 
-    /// States that are too old by now are dropped.
+    /// Drops expired states.
     pub(super) fn expire(&mut self, now: Time) {
         let Some(deadline) = self.params.deadline else { return };
         let is_late = |generated_at: Time| now.since(generated_at) > deadline;
@@ -212,13 +214,13 @@ impl Topic {
         self.is_pending |= self.repeat_at().is_some_and(|at| at <= now);
     }
 
-    /// No ack has come for so long that what left until `before` is taken for lost.
+    /// No ack has arrived for a long time: updates sent until `before` are considered lost.
     pub(super) fn on_silence(&mut self, now: Time, before: Time) {
         self.transfers.on_silence(before);
         self.settle(now, |sent| (sent.sent_at <= before).then_some(false));
     }
 
-    /// The session is open, maybe at another monitor: nothing is known of what it has.
+    /// The session is open, possibly at another monitor: its states are unknown.
     pub(super) fn on_opened(&mut self, now: Time) {
         self.transfers.on_opened();
         self.in_flight.clear();
@@ -229,7 +231,7 @@ impl Topic {
         self.sent_times = 0;
     }
 
-    /// The newest ack has come; gives the length of the state in parts that is complete now.
+    /// The newest ack has arrived; returns the length of the state in parts that is complete now.
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckedParts) -> Option<usize> {
         let is_asked = |sent: &Sent| matches!(sent.content, Content::Again) && sent.seq == ack.seq;
         let is_asked = self.in_flight.iter().any(is_asked);
@@ -244,12 +246,12 @@ impl Topic {
         Some(completed.len)
     }
 
-    /// An ack of this update has come that says nothing of others.
+    /// An ack of this update has arrived that does not report on others.
     pub(super) fn on_lone_ack(&mut self, now: Time, seq: u64) {
         self.settle(now, |sent| (sent.seq == seq).then_some(true));
     }
 
-    /// An ack that is older than others has come.
+    /// An ack older than others has arrived.
     pub(super) fn on_late_ack(&mut self, now: Time, ack: &AckedParts) {
         self.transfers.on_late_ack(ack.seq, &ack.parts);
         self.settle(now, |sent| ack.parts.names(ack.seq, sent.seq).then_some(true));
@@ -257,7 +259,7 @@ impl Topic {
 
     // ---- sending ----
 
-    /// What could leave of the topic, without its headers.
+    /// The candidate for the next update, without headers.
     pub(super) fn candidate(&self, slot: &Slot) -> Option<Candidate> {
         if slot.is_ahead && !self.is_hurried(slot.max_whole) {
             return None;
@@ -274,14 +276,14 @@ impl Topic {
         } else {
             return None;
         };
-        // Of what the monitor has nothing of, the wait counts.
+        // Without a state at the monitor, the waiting time counts.
         let sent = sent.or(self.wanted_since)?;
         let (age, gain) = (slot.now.since(sent).max(MIN_GAIN), generated_at.since(sent));
         let gain = if self.delivered.is_none() { age } else { gain.max(MIN_GAIN) };
         Some(Candidate { weight: self.params.weight, age, gain, bytes })
     }
 
-    /// What leads the update of this slot; with the symbols of a state that begins.
+    /// The content that leads the update of this slot, with the symbols of a state that begins.
     pub(super) fn lead(&mut self, slot: &Slot) -> Option<(Content, Option<(u32, f64)>)> {
         let is_large = self.is_large(slot);
         if self.may_begin(slot) && !is_large {
@@ -307,7 +309,7 @@ impl Topic {
         self.may_begin(slot) && !self.is_large(slot)
     }
 
-    /// Whether what an update carries of it is from before a jump of clocks, so that its age has no bound.
+    /// Whether its content in an update is from before a clock jump, so that its age is unbounded.
     pub(super) fn is_unbounded(&self, slot: &Slot, content: Content) -> bool {
         let generated_at = match content {
             Content::Part(_) => self.transfers.current_generated_at(),
@@ -316,7 +318,7 @@ impl Topic {
         generated_at.is_some_and(|at| at < slot.bounded_from)
     }
 
-    /// The most bytes of its frames in an update that it joins.
+    /// The maximum size of its frames in an update that it joins.
     pub(super) fn frame_len(&self, slot: &Slot) -> usize {
         let name = self.name(slot).map_or(0, |name| Frame::Name(name).len());
         if !self.is_large(slot) {
@@ -326,7 +328,7 @@ impl Topic {
         name + self.newest.len() + symbols * Frame::MAX_OVERHEAD
     }
 
-    /// Appends the frames; gives how many bytes of states are in them.
+    /// Appends the frames; returns the number of bytes of states in them.
     pub(super) fn write(&mut self, slot: &Slot, content: Content, out: &mut Vec<u8>) -> usize {
         if let Some(key) = &mut self.key {
             key.named_in.get_or_insert(slot.seq);
@@ -353,7 +355,7 @@ impl Topic {
         }
     }
 
-    /// The update has left; whether it repeats a symbol, or carries one for repair.
+    /// The update was sent; returns whether it repeats a symbol, or carries one for repair.
     pub(super) fn on_sent(&mut self, now: Time, seq: u64, content: Content, bytes: usize) -> bool {
         self.counters.payload_bytes += bytes as u64;
         let generated_at = self.generated_at.unwrap_or(now);
@@ -379,12 +381,12 @@ impl Topic {
         }
     }
 
-    /// Names the newest state again, so that the ack says which updates have come.
+    /// Names the newest state again, so that the ack reports which updates have arrived.
     pub(super) fn write_again(&self, slot: &Slot, out: &mut Vec<u8>) {
         Frame::Again(self.id(slot)).append_to(out);
     }
 
-    // ---- what it wants ----
+    // ---- timers and requests ----
 
     /// From when on it has something to send; `None` if it has nothing.
     pub(super) fn ready_at(&self) -> Option<Time> {
@@ -402,7 +404,7 @@ impl Topic {
 
     // ---- getters ----
 
-    /// Whether a symbol of a state in parts is to leave.
+    /// Whether a symbol of a state in parts is to be sent.
     pub(super) fn has_symbol(&self) -> bool {
         self.transfers.has_next()
     }
@@ -411,7 +413,7 @@ impl Topic {
         self.generated_at.is_some()
     }
 
-    /// Whether the monitor is known to have the newest state, or there is none to send.
+    /// Whether the monitor is known to have the newest state, or there is no state to send.
     pub(super) fn is_delivered(&self) -> bool {
         !self.is_pending && (self.is_expired || self.delivered_put == self.put)
     }
@@ -420,7 +422,7 @@ impl Topic {
         self.is_named
     }
 
-    /// Whether it is not known yet of an update with something of it whether it has come.
+    /// Whether an update with its content is in flight without a result.
     pub(super) fn is_unresolved(&self) -> bool {
         !self.in_flight.is_empty()
     }
@@ -436,7 +438,7 @@ impl Topic {
         self.key.as_ref().map(|key| &*key.bytes)
     }
 
-    /// Whether its key is removed, be it that the monitor knows it yet or not.
+    /// Whether its key was removed, even if the monitor does not know yet.
     pub(super) fn is_removed(&self) -> bool {
         self.key.as_ref().is_some_and(|key| key.is_removed)
     }
@@ -446,7 +448,7 @@ impl Topic {
         self.is_removed() && self.delivered_put == self.put
     }
 
-    /// Whether something is to leave, or it is not known what became of something.
+    /// Whether content is to be sent, or in flight without a result.
     pub(super) fn is_unsettled(&self) -> bool {
         self.is_pending
             || !self.in_flight.is_empty()
@@ -473,7 +475,7 @@ impl Topic {
         Some(TopicName { topic, name, key, stream: None })
     }
 
-    /// The newest state whole, or that there is none any more.
+    /// The frame of the newest state, whole, or of the key's removal.
     fn whole(&self, slot: &Slot) -> Frame<'_> {
         let id = self.id(slot);
         match self.is_removed() {
@@ -502,21 +504,21 @@ impl Topic {
         self.is_pending && is_allowed && self.not_before() <= slot.now
     }
 
-    /// Whether the newest state, which is large, takes the place of the one that is on its way.
+    /// Whether the newest state, which is large, replaces the one being sent.
     fn replaces(&self, slot: &Slot) -> bool {
         let symbols = self.newest.len().div_ceil(slot.cut.symbol_len.into());
         self.generated_at
             .is_some_and(|at| self.transfers.should_replace(slot.now, at, symbols as u32))
     }
 
-    /// Whether all of a state in parts has left and arrived, as far as is known, and no ack has said yet
-    /// that the monitor has it, or does not.
+    /// Whether all parts of a state were sent and none is in flight, and no ack has reported yet
+    /// whether the monitor has the state.
     fn must_ask(&self) -> bool {
         let is_quiet = !self.transfers.has_next() && !self.transfers.has_in_flight();
         is_quiet && self.in_flight.is_empty() && !self.is_pending && self.transfers.is_in_doubt()
     }
 
-    /// When the newest state was sampled that the monitor has, or will have if nothing is lost.
+    /// The sampling time of the newest state that the monitor has, or will have without loss.
     fn sent_so_far(&self) -> Option<Time> {
         let whole = |sent: &&Sent| matches!(sent.content, Content::Whole);
         let in_flight = self.in_flight.iter().rfind(whole).map(|sent| sent.generated_at);
@@ -535,8 +537,8 @@ impl Topic {
             || (self.large.1 == self.put && self.transfers.current_number() == Some(self.large.0))
     }
 
-    /// What is in flight has arrived (`Some(true)`), or is lost (`Some(false)`). The newest state leaves
-    /// again if nothing of it is on its way any more.
+    /// Settles updates in flight: arrived (`Some(true)`), or lost (`Some(false)`). The newest state
+    /// is sent again if no part of it is in flight any more.
     fn settle(&mut self, now: Time, verdict: impl Fn(&Sent) -> Option<bool>) {
         let mut newest = None;
         let (is_named, named_from) = (&mut self.is_named, self.named_from);
@@ -556,11 +558,11 @@ impl Topic {
         }
     }
 
-    /// The monitor has the state of this put; 0 if it is not known which that is.
+    /// The monitor has the state of this put; 0 if the put is unknown.
     fn on_delivered(&mut self, now: Time, put: u64, generated_at: Time) {
         self.delivered_put = self.delivered_put.max(put);
         if self.delivered_put == self.put {
-            // A repeat of it that is due is not needed any more.
+            // A pending repeat of it is not needed any more.
             self.is_pending = false;
         }
         self.counters.delivered += u64::from(!(self.is_removed() && put == self.put));

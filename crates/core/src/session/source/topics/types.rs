@@ -1,4 +1,4 @@
-//! Topics as the caller sees them.
+//! The public types of topics.
 
 use alloc::string::String;
 
@@ -15,64 +15,66 @@ impl TopicId {
     /// The first one, and the only one of a source without [`Source::with_topics`](super::super::Source::with_topics).
     pub const FIRST: Self = Self(0);
 
-    /// Its place in the list that the source was made with, or among those that were added.
+    /// Its index in the list of topics at construction, followed by added topics.
     pub fn index(self) -> usize {
         self.0.into()
     }
 }
 
-/// Which states of a topic count.
+/// The kind of a topic: which of its states matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TopicKind {
     /// The newest one.
     #[default]
     Latest,
-    /// The newest one of each key. A key is any 1 to [`TopicKey::MAX_LEN`] bytes, such as a frame of
-    /// coordinates, the id of a message, or a sensor. Keys are made by their first state, and can be removed.
+    /// The newest one of each key. A key is any 1 to [`TopicKey::MAX_LEN`] bytes, such as a
+    /// coordinate frame, the id of a message, or a sensor. Keys are created by their first state,
+    /// and can be removed.
     Keyed {
-        /// The most keys at a time, at least 1. All topics and keys of a source together are at most
-        /// [`MAX_STREAMS`].
+        /// The maximum number of keys at a time, at least 1. A source has at most [`MAX_STREAMS`]
+        /// topics and keys together.
         max_keys: u16,
     },
-    /// Each one, called a **record**: all reach the application, in order and once, over reconnections and
-    /// restarts of either end ([`Source::put_record`](super::super::Source::put_record)).
+    /// Each one, called a **record**: all reach the application, in order and exactly once, across
+    /// reconnections and restarts of either end
+    /// ([`Source::put_record`](super::super::Source::put_record)).
     Every {
-        /// The stream of the records: drawn at random, or that of the process before this one, which puts
-        /// again what it has put from `first` on.
+        /// The stream of the records: random, or that of the previous process, to continue from
+        /// `first` on.
         stream: StreamId,
-        /// The number of the first chunk that will be put: 0 for a new stream, at most
-        /// [`RecordChunk::MAX_NUMBER`].
+        /// The number of the first chunk: 0 for a new stream, at most [`RecordChunk::MAX_NUMBER`].
         first: u64,
-        /// The most bytes of records that are held until the application has got them, each chunk with
-        /// [`RecordChunk::COST`]; at least 1 KiB. When they are reached, no further record is taken.
+        /// The maximum number of bytes of records held until the application has received them,
+        /// each chunk with [`RecordChunk::COST`]; at least 1 KiB. At the maximum, further records
+        /// are refused.
         max_bytes: u32,
     },
 }
 
 impl TopicKind {
-    /// With keys, at most 512 of them at a time.
+    /// With keys, at most 512 at a time.
     pub const KEYED: Self = Self::Keyed { max_keys: 512 };
 
-    /// Of records, in a stream that the library draws for each source.
+    /// Records, in a stream that the library draws at random for each source.
     pub const EVERY: Self = Self::every(StreamId(0));
 
-    /// The bytes of records that a topic holds if nothing else is said: 1 MiB.
+    /// The default of `max_bytes`: 1 MiB.
     pub const DEFAULT_BYTES: u32 = 1 << 20;
 
-    /// The fewest bytes of records that a topic holds.
+    /// The minimum of `max_bytes`.
     pub const MIN_BYTES: u32 = 1 << 10;
 
-    /// Of records, in a new stream of this id, of which [`TopicKind::DEFAULT_BYTES`] are held.
+    /// Records, in a new stream with this id, with a buffer of [`TopicKind::DEFAULT_BYTES`].
     pub const fn every(stream: StreamId) -> Self {
         Self::Every { stream, first: 0, max_bytes: Self::DEFAULT_BYTES }
     }
 
-    /// Whether each record counts.
+    /// Whether it is a topic of records.
     pub const fn is_every(self) -> bool {
         matches!(self, Self::Every { .. })
     }
 
-    /// The most keys; `None` if it has no keys.
+    /// The maximum number of keys; `None` if it has no keys.
     pub fn max_keys(self) -> Option<usize> {
         match self {
             Self::Latest | Self::Every { .. } => None,
@@ -81,23 +83,25 @@ impl TopicKind {
     }
 }
 
-/// What a topic is. Of a topic with keys, all but name and kind holds for each key by itself.
+/// The parameters of a topic. In a topic with keys, all except name and kind apply per key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopicParams {
     /// Its name, as that of a source: at most [`Opening::MAX_NAME`] bytes.
     pub name: String,
-    /// Which of its states count.
+    /// Which of its states matter.
     pub kind: TopicKind,
-    /// How much its age counts beside those of other topics; above 0 and at most 10⁹. 1 by default.
+    /// The weight of its age relative to other topics; above 0 and at most 10⁹. Default: 1.
     pub weight: f64,
-    /// A state that is older than this is not worth sending: it is dropped.
+    /// States older than this are dropped instead of sent.
     pub deadline: Option<Span>,
-    /// States leave no faster than this.
+    /// The maximum rate of its states.
     pub max_rate: Option<UpdateRate>,
-    /// A new state that has not left for a period of this rate goes before those of other topics.
+    /// The minimum rate: after a period of this rate, a new state takes precedence over other
+    /// topics.
     pub min_rate: Option<UpdateRate>,
-    /// Its states go before all others, ahead of the law's pace within a small burst, over all paths at once,
-    /// and are repeated until they are acknowledged. One that takes several updates goes before others alone.
+    /// Its states take precedence over all others, are sent ahead of the law's pace within a small
+    /// burst, over all paths at once, and are repeated until acknowledged. A state in several
+    /// updates only takes precedence.
     pub is_urgent: bool,
 }
 
@@ -109,7 +113,7 @@ impl From<&str> for TopicParams {
 }
 
 impl TopicParams {
-    /// The greatest weight.
+    /// The maximum weight.
     pub const MAX_WEIGHT: f64 = 1e9;
 
     /// A topic of weight 1, without limits.
@@ -125,10 +129,10 @@ impl TopicParams {
         }
     }
 
-    /// Checks what can be checked of one topic alone.
+    /// Checks the parameters of a single topic.
     ///
     /// # Errors
-    /// [`TopicError`] says what is wrong with it.
+    /// [`TopicError`] if a parameter is invalid.
     pub fn check(&self) -> Result<(), TopicError> {
         let name = || self.name.clone();
         let opening = Opening { cookie: Default::default(), name: &self.name, token: &[] };
@@ -167,7 +171,7 @@ impl TopicParams {
     }
 }
 
-/// A list of topics that a source cannot have.
+/// Why a source cannot have these topics.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TopicError {
     /// There are too many.
@@ -176,12 +180,12 @@ pub enum TopicError {
     /// Two have the same name.
     #[error("two topics are named {0:?}; each needs a name of its own")]
     Twice(String),
-    /// The name cannot be carried.
+    /// The name is too long.
     #[error("topic {name:?}: {error}")]
     Name {
         /// The name.
         name: String,
-        /// Why.
+        /// The reason.
         error: OpeningTooLong,
     },
     /// The name could not be used as a file name and a label.
@@ -190,7 +194,7 @@ pub enum TopicError {
          digit, and has no part `..`"
     )]
     NotPlain(String),
-    /// The weight is no weight.
+    /// The weight is out of range.
     #[error("topic {name:?}: weight {weight}; it must be above 0 and at most {max}", max = TopicParams::MAX_WEIGHT)]
     Weight {
         /// The topic.
@@ -208,18 +212,18 @@ pub enum TopicError {
         /// Its highest rate.
         max: UpdateRate,
     },
-    /// It could not have a single key.
+    /// A maximum of zero keys.
     #[error("topic {0:?}: it must have room for 1 key at least")]
     NoKeys(String),
-    /// The topic is of records, and has a setting that is of states alone.
+    /// The topic is of records, and has a setting that applies to states only.
     #[error("topic {name:?}: {setting} is for states; each record of this topic counts")]
     NotOfRecords {
         /// The topic.
         name: String,
-        /// What it has.
+        /// The setting.
         setting: &'static str,
     },
-    /// The number of the first chunk of a record is too great.
+    /// The number of the first chunk is too large.
     #[error("topic {name:?}: its first record has the number {first}; at most {max} is possible", max = RecordChunk::MAX_NUMBER)]
     FirstRecord {
         /// The topic.
@@ -242,26 +246,26 @@ pub enum TopicError {
     NoRoomForRecords {
         /// The topic.
         name: String,
-        /// What a chunk of a record takes, with the topic's name, in bytes.
+        /// The size of a chunk of a record, with the topic's name, in bytes.
         needed: usize,
-        /// What there is.
+        /// The available room, in bytes.
         room: usize,
     },
     /// All topics and keys together are too many.
     #[error("{0} topics and keys; a source has at most {MAX_STREAMS}: lower the numbers of keys")]
     TooManyKeys(usize),
-    /// Something has been put or sent already, by a source without topics.
+    /// A source without topics has already put or sent states.
     #[error("topics are declared before a source is used")]
     TooLate,
 }
 
-/// The most topics of a source.
+/// The maximum number of topics of a source.
 pub const MAX_TOPICS: usize = 256;
 
-/// The most topics and keys of a source.
+/// The maximum number of topics and keys of a source.
 pub const MAX_STREAMS: usize = MAX_TOPIC as usize + 1;
 
-/// A state of a key that a source cannot have.
+/// Why a source cannot take a state of a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The topic has no keys, or there is no such topic.
@@ -270,15 +274,15 @@ pub enum KeyError {
     /// The key is empty or too long.
     #[error("a key of {0} bytes; it must have 1 to {max}", max = TopicKey::MAX_LEN)]
     Length(usize),
-    /// The topic has as many keys as it may have, or has removed so many that the monitor does not know of
-    /// yet that no number is free.
+    /// The topic has its maximum number of keys, or so many removed keys are not yet known to the
+    /// monitor that no number is free.
     #[error(
         "topic {topic:?} has {keys} keys and no room for another one; remove some, or allow more"
     )]
     TooMany {
         /// The topic.
         topic: String,
-        /// Its keys.
+        /// The number of its keys.
         keys: usize,
     },
     /// The state is too long.
@@ -286,7 +290,7 @@ pub enum KeyError {
     TooLarge(#[from] StateTooLarge),
 }
 
-/// A record that a source cannot take.
+/// Why a source cannot take a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The topic is not of records, or there is no such topic.
@@ -300,61 +304,62 @@ pub enum RecordError {
         /// The longest record of the topic.
         max: usize,
     },
-    /// The buffer is full: the application at the monitor has not got the records before yet. Nothing was
-    /// taken, and nothing of what was taken before is lost.
+    /// The buffer is full: the application at the monitor has not received earlier records yet. The
+    /// record was not taken; earlier records are not lost.
     #[error(
         "topic {topic:?} holds {bytes} bytes of records that have not arrived yet, and has no room for this one"
     )]
     Full {
         /// The topic.
         topic: String,
-        /// What it holds, in bytes.
+        /// The bytes in its buffer.
         bytes: usize,
     },
 }
 
-/// The records of a topic, as a source sees them. Numbers are of chunks.
+/// The records of a topic at its source. Numbers are those of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordsView {
     /// Their stream.
     pub stream: StreamId,
-    /// The next record that is put has this number.
+    /// The number of the next record.
     pub next: u64,
-    /// All chunks below are with the application.
+    /// The application has received all chunks below this number.
     pub done: u64,
-    /// Bytes that are held, each chunk with [`RecordChunk::COST`].
+    /// Bytes held, each chunk with [`RecordChunk::COST`].
     pub bytes: usize,
-    /// The most of these.
+    /// The maximum of `bytes`.
     pub max_bytes: usize,
-    /// Chunks that left once more, because they were lost or the session was opened again.
+    /// Chunks that were sent again, because they were lost or the session was reopened.
     pub repeated: u64,
 }
 
-/// A key of a topic, as a source sees it.
+/// A key of a topic at its source.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyView<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// Its age at the monitor as acks report it: an upper bound, as an ack takes time.
+    /// Its age at the monitor as reported by acks: an upper bound, as an ack takes time.
     pub age: &'a AgeProcess,
-    /// What was counted of it.
+    /// Its counters.
     pub counters: &'a TopicCounters,
 }
 
-/// What was counted of a topic, of all its keys together, or of one of them.
+/// The counters of a topic, of all its keys together, or of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TopicCounters {
-    /// States that left whole, repeats included, and states in parts that began; records whose end left.
+    /// States sent whole, repeats included, and states in parts that began; records whose last
+    /// chunk was sent.
     pub sent: u64,
-    /// States that the monitor is known to have; records that the application there has got.
+    /// States that the monitor is known to have; records that the application there has received.
     pub delivered: u64,
-    /// States that a newer one replaced before they left.
+    /// States that a newer one replaced before they were sent.
     pub replaced: u64,
-    /// States that were older than [`TopicParams::deadline`] before they left.
+    /// States that were older than [`TopicParams::deadline`] before they were sent.
     pub expired: u64,
     /// Unchanged states that were left out.
     pub unchanged: u64,
-    /// Bytes of states, whole or in parts, and of records, that left.
+    /// Bytes of states, whole or in parts, and of records, that were sent.
     pub payload_bytes: u64,
     /// Keys that were removed.
     pub removed: u64,
