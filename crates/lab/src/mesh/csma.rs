@@ -12,7 +12,7 @@
 //! A jiffy is 1/32768 s. TinyOS, `tos/chips/cc2420`: `CC2420.h` (`CC2420_BACKOFF_PERIOD` and
 //! `CC2420_MIN_BACKOFF` 10, `CC2420_TIME_ACK_TURNAROUND` 7, `CC2420_ACK_WAIT_DELAY` 256),
 //! `csma/CC2420CsmaP.nc` (`rand16() % (0x1F · 10) + 10`, `% (0x7 · 10) + 10`) and
-//! `transmit/CC2420TransmitP.nc` (one jiffy more; the second look; `congestionBackoff` without end).
+//! `transmit/CC2420TransmitP.nc` (one jiffy more; the second CCA; `congestionBackoff` without end).
 
 use freshline_core::unit::Span;
 use rand::RngExt;

@@ -41,7 +41,7 @@ pub enum Changed {
         /// The delay.
         delay: Span,
     },
-    /// The jitter of a hop, above a minimum delay that stays the same.
+    /// The jitter of a hop; raises its delay to at least this.
     Jitter {
         /// The hop, by its number.
         hop: usize,

@@ -100,7 +100,7 @@ struct Tally {
     first_frame_at: Option<Time>,
     last_frame_at: Time,
     rounds: u64,
-    /// Packets of the last frame so far, and the sum of the levels of earlier frames.
+    /// Packets of the last frame so far, and the autocovariance of the levels of earlier frames.
     in_last_frame: u64,
     memory: Memory,
     /// When a report last had a level off its target.

@@ -1,4 +1,6 @@
-//! CUBIC: the window as a cube of the time since the last congestion (RFC 9438).
+//! CUBIC controls the window as a cubic function of the time since the last congestion, to use
+//! paths of high capacity and long delay (RFC 9438). The window returns quickly to its size at the
+//! last loss, stays near it, and then probes beyond it.
 //!
 //! ```text
 //! W(t) = C·(t − K)³ + W_max        K = ∛((W_max − cwnd_epoch) / C)
@@ -10,9 +12,9 @@
 //! ```
 //!
 //! Where Linux differs from the RFC, this follows Linux, with which it is compared: the window
-//! grows by at most half in a round trip; a flow that has not met congestion grows by at least a
-//! segment for 20 delivered; W_est adopts the window as its start and takes no larger α later on;
-//! a timeout forgets W_max; t leaves out pauses of the application.
+//! grows by at most half per round trip; a flow that has not met congestion grows by at least one
+//! segment per 20 delivered; W_est starts from the window and keeps its α; a timeout resets W_max;
+//! t excludes pauses of the application.
 
 use freshline_core::unit::{Packets, Span, Time};
 

@@ -1,4 +1,5 @@
-//! DCTCP: reduces the window by the fraction of marked segments (RFC 8257).
+//! DCTCP controls the window by ECN marks, for short queues: it reduces the window in proportion to
+//! the fraction of marked segments (RFC 8257).
 //!
 //! ```text
 //! once a round trip:  F = delivered with marks / delivered      α ← (1 − g)·α + g·F

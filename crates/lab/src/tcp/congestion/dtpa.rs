@@ -1,4 +1,6 @@
-//! DTPA: Reno whose window takes a transmission period and a round trip (`freshline_core::mesh`).
+//! DTPA paces a stream of a mesh: Reno's window is spread over a transmission period and a round
+//! trip, so that nodes get equal shares (Im, TCP Performance Enhancement in Wireless Networks;
+//! `freshline_core::mesh`).
 //!
 //! ```text
 //! spacing = (TXP + RTT) / cwnd      the node's own segments; forwarded ones are not spaced

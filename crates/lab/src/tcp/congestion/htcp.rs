@@ -1,12 +1,13 @@
-//! H-TCP: the longer ago the last loss was, the faster the window grows (Leith, Shorten: "H-TCP:
-//! TCP for high-speed and long-distance networks", PFLDnet 2004; draft-leith-tcp-htcp).
+//! H-TCP controls the window by losses. The longer ago the last loss was, the faster the window
+//! grows, so that paths of high capacity are filled in a short time (Leith, Shorten: "H-TCP: TCP
+//! for high-speed and long-distance networks", PFLDnet 2004; draft-leith-tcp-htcp).
 //!
 //! ```text
 //! Δ = time since the last loss      f(Δ) = 1 up to 1 s, then 1 + 10·(Δ−1) + ((Δ−1)/2)²
-//! α = 2·(1 − β)·f(Δ)·(rtt_min / 100 ms), the last factor for round trips of 10 to 200 ms
+//! α = 2·(1 − β)·max(1, f(Δ)·rtt_min / 100 ms), where rtt_min counts as 10 to 200 ms
 //! ack:   cwnd ← cwnd + α·delivered/cwnd
-//! loss:  β ← rtt_min/rtt_max within 0.5 to 0.8, but 0.5 where throughput has changed by more
-//!        than 20 % since the last loss, or the path is too short for the ratio to mean much
+//! loss:  β ← rtt_min/rtt_max within 0.5 to 0.8, but 0.5 if the maximum throughput has changed by
+//!        more than 20 % since the last loss, or if rtt_min is below 10 ms
 //!        cwnd ← β·cwnd
 //! ```
 

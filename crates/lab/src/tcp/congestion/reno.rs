@@ -1,5 +1,5 @@
-//! Reno: the window grows by one segment per round trip, and is halved after a loss (RFC 5681, with
-//! appropriate byte counting in segments, RFC 3465).
+//! Reno controls the window by losses: it grows by one segment per round trip, and is halved after
+//! a loss (RFC 5681, with appropriate byte counting in segments, RFC 3465).
 //!
 //! ```text
 //! slow start:             cwnd ← cwnd + delivered          while cwnd < ssthresh

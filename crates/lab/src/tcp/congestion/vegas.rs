@@ -1,15 +1,17 @@
-//! Vegas: keeps a few packets in the queue (Brakmo, Peterson: "TCP Vegas: End to End Congestion
-//! Avoidance on a Global Internet", 1995).
+//! Vegas controls the window so that a few of the flow's packets are in the queue: enough to use
+//! the capacity, and few enough for a short delay (Brakmo, Peterson: "TCP Vegas: End to End
+//! Congestion Avoidance on a Global Internet", 1995).
 //!
 //! ```text
-//! once a round trip:   queued = ⌊cwnd·(rtt − base)/base⌋
-//! slow start:          doubles, until queued > γ;  then cwnd ← min(cwnd, ⌊cwnd·base/rtt⌋ + 1)
-//! afterwards:          queued < α: cwnd + 1      queued > β: cwnd − 1
-//! loss:                as Reno
+//! once per round trip:  queued = ⌊cwnd·(rtt − base)/base⌋
+//! slow start:           doubles, until queued > γ;  then cwnd ← min(cwnd, ⌊cwnd·base/rtt⌋ + 1)
+//! afterwards:           queued < α: cwnd + 1     queued > β: cwnd − 1
+//! loss:                 as Reno
 //! ```
 //!
-//! As in Linux: whole segments are counted, so that β is exceeded by a fifth one; the window doubles in every round trip of slow start, not in every other one;
-//! a round with fewer than three samples, and recovery, are left to Reno.
+//! As in Linux: whole segments are counted, so that β is exceeded by a fifth one; the window
+//! doubles in every round trip of slow start, not in every other one; rounds with fewer than three
+//! samples, and recovery, follow Reno.
 
 use freshline_core::unit::{Packets, Time};
 

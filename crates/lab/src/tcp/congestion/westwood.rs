@@ -1,10 +1,11 @@
-//! Westwood+: after a loss, sets the window to the measured rate times the minimum round trip
-//! (Mascolo et al.: "TCP Westwood", MobiCom 2001; Grieco, Mascolo, CCR 2004).
+//! Westwood+ measures the delivery rate. After a loss it sets the window to the bandwidth-delay
+//! product, so that random losses do not halve it (Mascolo et al.: "TCP Westwood", MobiCom 2001;
+//! Grieco, Mascolo, CCR 2004).
 //!
 //! ```text
-//! once a round trip, and not within 50 ms:  sample = delivered / time
+//! once per round trip, at least 50 ms apart:  sample = delivered / time
 //! rate: samples through two filters in series, each with 7/8 of the past
-//! loss:  cwnd, ssthresh ← rate·rtt_min        otherwise as Reno
+//! loss:  cwnd, ssthresh ← min(rate·rtt_min, cwnd)     otherwise as Reno
 //! ```
 
 use freshline_core::unit::{Packets, Span, Time};

@@ -1,14 +1,15 @@
-//! YeAH: fast growth while the queue is short, otherwise Reno, and it drains the queue that it has
-//! built (Baiocchi, Castellani, Vacirca: "YeAH-TCP: Yet Another Highspeed TCP", PFLDnet 2007).
+//! YeAH controls the window by losses and delay: it grows fast while the queue is short, otherwise
+//! as Reno, and drains the queue that it has built (Baiocchi, Castellani, Vacirca: "YeAH-TCP: Yet
+//! Another Highspeed TCP", PFLDnet 2007).
 //!
 //! ```text
-//! once a round trip:  queue = cwnd·(rtt − base)/rtt      congested: queue > Q_max
-//!                                                                   or (rtt − base)/base > 1/φ
-//! fast (not congested):   1 segment for every 100 delivered, as Scalable TCP
+//! once per round trip:  queue = cwnd·(rtt − base)/rtt      congested: queue > Q_max
+//!                                                                     or (rtt − base)/base > 1/φ
+//! fast (not congested):   1 segment per min(cwnd, 100) delivered, as Scalable TCP
 //! slow (congested):       as Reno; if queue > Q_max, cwnd ← cwnd − min(queue, cwnd/2), but not
 //!                         below the window that a Reno flow would have
-//! loss:  fewer than ρ congested rounds:  cwnd ← cwnd − clamp(queue, cwnd/8, cwnd/2)
-//!        otherwise, competitors are greedy:   cwnd ← cwnd/2
+//! loss:  fewer than ρ congested rounds:         cwnd ← cwnd − clamp(queue, cwnd/8, cwnd/2)
+//!        otherwise, competitors are greedy:     cwnd ← cwnd/2
 //! ```
 
 use freshline_core::unit::{Packets, Span, Time};

@@ -1,11 +1,13 @@
-//! BBR, version 1: a model of the path in place of losses (Cardwell et al.: "BBR:
-//! Congestion-Based Congestion Control", ACM Queue 2016; draft-cardwell-iccrg-bbr-congestion-
-//! control-00), with the choices of Linux.
+//! BBR, version 1, controls the pacing rate and the window of a stream. Its goal is to send at the
+//! bottleneck rate without a standing queue: it follows a model of the path instead of losses
+//! (Cardwell et al.: "BBR: Congestion-Based Congestion Control", ACM Queue 2016;
+//! draft-cardwell-iccrg-bbr-congestion-control-00), with the choices of Linux.
 //!
 //! ```text
-//! rate    = most delivered in a round trip, of the last 10 rounds
+//! rate    = maximum delivery rate of a round trip, of the last 10 rounds
 //! min_rtt = minimum round trip of the last 10 s
-//! pacing  = pacing gain · rate           window = cwnd gain · rate · min_rtt  + quanta
+//! pacing  = 0.99 · pacing gain · rate
+//! window  = window gain · rate · min_rtt + 3 bursts + ack aggregation
 //!
 //!   Startup ──── rate has not grown by 25 % in three rounds ────► Drain
 //!      ▲                                                            │ in flight ≤ rate·min_rtt
@@ -13,6 +15,25 @@
 //!   ProbeRtt ◄──── min_rtt is 10 s old, from any of them ──── ProbeBandwidth
 //!      └────────── 200 ms and a round trip with 4 in flight ────────┘
 //! ```
+//!
+//! | state | pacing gain | window gain | ends when |
+//! |---|---|---|---|
+//! | Startup | 2/ln 2 | 2/ln 2 | the rate has not grown by 25 % in three rounds |
+//! | Drain | ln 2 / 2 | 2/ln 2 | at most rate·min_rtt is in flight |
+//! | ProbeBandwidth | 1.25, 0.75, six times 1 | 2 | min_rtt has expired |
+//! | ProbeRtt | 1 | 4 segments | 200 ms and a round trip have passed with at most 4 in flight |
+//!
+//! - Startup finds the rate, and Drain removes the queue that it has built.
+//! - ProbeBandwidth holds each gain for one min_rtt, and begins with a random gain other than 0.75.
+//!   The gain of 1.25 also lasts until 1.25·rate·min_rtt is in flight or a segment is lost. The
+//!   gain of 0.75 ends early when at most rate·min_rtt is in flight.
+//! - ProbeRtt lets the queue empty to measure min_rtt, and then restores the window. The next state
+//!   is ProbeBandwidth, or Startup if the rate was not found before. After a pause of the
+//!   application the queue is empty, so an expired min_rtt is replaced without ProbeRtt.
+//!
+//! Losses do not change the model. A recovery begins with one round in which the window is the data
+//! in flight (packet conservation), after which the window grows again. After a timeout it grows
+//! from one segment. At the end of the recovery the window before it is restored.
 //!
 //! Left out: the long-term sampling that looks for token-bucket policers.
 
