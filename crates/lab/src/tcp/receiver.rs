@@ -24,8 +24,8 @@ pub struct ReceiverParams {
     pub buffer: BufferParams,
     /// The maximum delay of the ack of a lone segment: 40 ms, as in Linux.
     pub ack_delay: Span,
-    /// The maximum number of segments that are acknowledged at once at the start and after a pause:
-    /// 16. This lets slow start run at its full speed.
+    /// The maximum number (16) of segments that are acknowledged at once at the start and after a
+    /// pause. This lets slow start run at its full speed.
     pub quick_acks: u32,
     /// How marks are echoed; with `None` the receiver does not support ECN.
     pub ecn: Option<Echo>,
