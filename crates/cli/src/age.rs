@@ -30,7 +30,7 @@ use crate::output::{print_json, printed};
 #[command(after_long_help = "\
 EXAMPLES
 
-How old a file transfer would make its contents:
+The age of information during a file transfer:
 
     tcpdump -i eth0 -s 128 -w transfer.pcap tcp port 5201 &
     iperf3 -c 192.0.2.7 -t 20
@@ -41,18 +41,18 @@ The mean ages of all flows, in ms:
 
     freshline age --json transfer.pcap | jq '.flows[].age.mean_ms'
 
-Of a compressed capture:
+From a compressed capture:
 
     zcat transfer.pcap.gz | freshline age -
 
 Reads pcap and pcapng in either order of bytes, with frames of Ethernet (VLAN tags included),
 PPPoE, Linux cooked (1 and 2), loopback or raw IP. Packets a little out of order are sorted. The
-front of each packet is enough: -s 128.
+start of each packet is enough: -s 128.
 
 EXIT CODES
 
 0  the whole file was read
-1  the file is cut short or damaged: all before that place was measured and printed
+1  the file is cut short or damaged: the part before that was measured and printed
 2  there is no such file, it is not a capture, or none of its packets can be read")]
 pub(crate) struct Args {
     /// Read this capture: a pcap or pcapng file of any length; `-` is standard input.

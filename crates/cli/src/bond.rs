@@ -22,12 +22,12 @@ use crate::scheduler::{EstimatorName, scheduler};
 #[command(after_long_help = "\
 EXAMPLES
 
-The server takes one client, by its fingerprint; `freshline bond identity` prints it there:
+The server accepts one client by its fingerprint, which `freshline bond identity` prints there:
 
     freshline bond server 0.0.0.0:3775 --client-pin sha256:…
 
-The client leaves by two interfaces; programs reach it by SOCKS5 or as an HTTP proxy, or by a port
-of their own:
+The client sends by two interfaces; programs reach it by SOCKS5, as an HTTP proxy, or by a local
+port:
 
     freshline bond client --via wlan0,wwan0 --pin sha256:… \\
         --listen 127.0.0.1:1080 --forward 127.0.0.1:8080=example.org:80 server.example:3775

@@ -81,7 +81,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     };
     let mut view = View::new(args.json).into_diagnostic().map_err(Failure::Runtime)?;
     let runs = contest.run(&stop, &mut view);
-    drop(view); // the terminal is the user's again before anything is said
+    drop(view); // restores the terminal before anything is printed
     let runs = runs.wrap_err("the demonstration broke off").map_err(Failure::Runtime)?;
     let report = Report::new(conditions, updates, seed, runs);
     if args.json { print_json(&report) } else { printed(report.print_table()) }

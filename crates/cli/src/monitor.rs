@@ -35,7 +35,7 @@ use freshline::{MonitorBuilder, Url};
 #[command(after_long_help = "\
 EXAMPLES
 
-Listen on all addresses, with a certificate of one's own making, and serve metrics:
+Listen on all addresses, with a generated certificate, and serve metrics:
 
     freshline monitor quic://0.0.0.0:3774 --metrics 127.0.0.1:9090
 

@@ -40,7 +40,7 @@ use trial::{Probe, Timing};
 #[command(after_long_help = "\
 EXAMPLES
 
-What a path of 2 Mbit/s and 20 ms allows, with a monitor at 127.0.0.1:4400:
+Ages over a path of 2 Mbit/s and 20 ms, with a monitor at 127.0.0.1:4400:
 
     freshline emulate udp --listen 127.0.0.1:4401 --to 127.0.0.1:4400 \\
         --hop rate=2mbit,delay=20ms,queue=100p &

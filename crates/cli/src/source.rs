@@ -52,22 +52,22 @@ A monitor and a source on one machine, in two terminals; the monitor prints its 
     freshline monitor quic://127.0.0.1:3774
     freshline source quic://127.0.0.1:3774 --pin sha256:… --read /proc/loadavg --name this-host
 
-A robot's pose, of which only the newest counts:
+A robot's pose; only the newest one counts:
 
     pose-publisher | freshline source quic://base.example --ca fleet.pem --latest - --name robot-7
 
-The same by Wi-Fi and LTE, each update by the one that is expected to be faster:
+The same over Wi-Fi and LTE, each update by the path that is expected to be faster:
 
     pose-publisher | freshline source quic://base.example --ca fleet.pem --latest - \\
         --name robot-7 --via wlan0,wwan0
 
-Several topics of a robot, of which the pose matters most:
+Several topics of a robot; the pose is the most important one:
 
     freshline source quic://base.example --ca fleet.pem --name robot-7 \\
         --topic pose,weight=100,latest=/run/pose --topic map,sample=print-map \\
         --topic battery,max-rate=1/s,read=/sys/class/power_supply/BAT0/capacity
 
-A log of which each line counts, over outages and restarts, alongside the pose:
+A log whose lines must all arrive, across outages and restarts, alongside the pose:
 
     journalctl -f | freshline source quic://base.example --ca fleet.pem --name robot-7 \\
         --topic pose,latest=/run/pose --topic log,kind=every,records=- --spool /var/lib/robot/spool

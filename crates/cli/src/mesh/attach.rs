@@ -25,7 +25,7 @@ Only for what leaves through the mesh:
 
     ip route change default via fe80::1 dev wpan0 congctl freshline_dtpa
 
-A program chooses it by setsockopt, TCP_CONGESTION. The end:
+A program chooses it by setsockopt, TCP_CONGESTION. To end it:
 
     sysctl -w net.ipv4.tcp_congestion_control=cubic
     freshline mesh detach

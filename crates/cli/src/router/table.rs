@@ -56,7 +56,7 @@ pub(super) fn write(out: &mut impl Write, report: &RouterReport) -> io::Result<(
     writeln!(
         out,
         "{:<48} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
-        "", "packets", "out", "Mbit/s", "replaced", "full", "AQM", "marked", "wait p50", "p95",
+        "", "packets", "out", "Mbit/s", "replaced", "full", "AQM", "marked", "delay p50", "p95",
     )?;
     for class in &report.classes {
         account(out, &class.class, &class.account)?;

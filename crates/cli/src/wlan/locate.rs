@@ -33,15 +33,17 @@ EXAMPLES
     kill %1
     freshline wlan locate air.pcap
 
-Losses are told by numbers in the packets: of Freshline's downlinks, iperf3 and iperf2 over UDP,
-RTP, and TCP's own, where a hole that is filled later is a loss. Without any, the place is unknown.
-Encrypted frames tell nothing: capture where the driver decrypts, or on a network without a key.
+Losses follow from sequence numbers in the packets: of Freshline's downlinks, iperf3 and iperf2 over
+UDP, RTP, and TCP, where a hole that is filled later is a loss. Without them the bottleneck is
+unknown. Encrypted frames cannot be used: capture where the driver decrypts, or on a network without
+a key.
 
 EXIT CODES
 
 0  the whole file was read, and there are flows
-1  the file is cut short or damaged: what stands before was measured and printed
-2  there is no such file, it is no capture, none of its link types can be read, or it holds no flow")]
+1  the file is cut short or damaged: the part before that was measured and printed
+2  there is no such file, it is not a capture, none of its link types can be read, or it has no
+   flow")]
 pub(super) struct Args {
     /// Read this capture: a pcap or pcapng file of any length.
     file: PathBuf,
