@@ -80,7 +80,7 @@ def test_the_base_accepts_a_source_with_its_fingerprint() -> None:
 
 
 @real_time
-@pytest.mark.parametrize(("having", "topics"), [('topics=["pose"]) as robot', {"pose"}), ("topics=topics) as robot", {"pose", "battery"})])
+@pytest.mark.parametrize(("having", "topics"), [('topics=["pose"]) as robot:\n    pose =', {"pose"}), ("topics=topics) as robot", {"pose", "battery"})])
 def test_the_robot_streams_its_topics(having: str, topics: set[str]) -> None:
     with freshline.Monitor("udp://127.0.0.1:0") as monitor:
         states = monitor.subscribe("robot-7/*")
