@@ -1,21 +1,21 @@
-//! Exponential backoff with a spread, so that sources that lost one monitor do not return to it
-//! all at once.
+//! Exponential backoff with a random spread, so that sources that lost the same monitor do not all
+//! return at once.
 
 use crate::unit::Span;
 
-/// The progress of an opening or a join towards its departure.
+/// The progress of an opening or a join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is not due.
+    /// Not due.
     Idle,
     /// The driver is asked to renew transports first.
     Announced,
-    /// It may leave.
+    /// It may be sent.
     Ready,
 }
 
-/// The waits between openings: `first`, doubled each time up to `longest`, each lengthened by up
-/// to a quarter. The spread comes from the seed alone: the same session waits the same times.
+/// The waits between openings: `first`, doubled each time up to `longest`, each extended by up to a
+/// quarter. The spread depends only on the seed: the same session waits the same times.
 #[derive(Debug, Clone)]
 pub(super) struct Backoff {
     first: Span,
@@ -33,7 +33,7 @@ impl Backoff {
         self.attempts
     }
 
-    /// Goes on as after so many attempts.
+    /// Continues as after `attempts` attempts.
     pub(super) fn reset(&mut self, attempts: u32) {
         self.attempts = attempts;
     }
@@ -45,14 +45,14 @@ impl Backoff {
         wait + (wait / 4).mul_f64(self.fraction())
     }
 
-    /// From [0, 1).
+    /// A pseudo-random number in [0, 1).
     fn fraction(&self) -> f64 {
         (mix(self.seed.wrapping_add(self.attempts.into())) >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// One step of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a number that looks unrelated, and is
-/// another for each seed.
+/// One step of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a pseudo-random number, different for
+/// each seed.
 pub(super) fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,34 +1,34 @@
-//! How far the monitor's clock is ahead of the source's, from acks alone.
+//! Estimates the offset of the monitor's clock against the source's, from acks only.
 //!
 //! ```text
 //! offset = received_at − (sent_at + rtt / 2)        of the ack with the smallest rtt
 //! ```
 //!
-//! The smallest round trip has the least queueing in it, so that its error, at most half of it,
-//! is the path's own asymmetry (RFC 5905 section 10, the clock filter of NTP). The bound of the error grows
-//! with time, as clocks drift:
+//! The ack with the minimum round trip contains the least queueing delay, so the remaining error,
+//! at most half of the round trip, is due to the asymmetry of the path (RFC 5905 section 10, the
+//! clock filter of NTP). The error bound grows with time, as clocks drift:
 //!
 //! ```text
 //! error = rtt / 2 + 500 ppm · (time since the ack)
 //! ```
 //!
-//! and an ack replaces the one in use as soon as its own bound is no greater. Two windows in turn
-//! forget an ack after 10 to 20 s, so that the estimate follows clocks and routes that change. A clock that
-//! jumps is noticed by the first ack: each bounds
-//! the offset to either side, and bounds that exclude each other are of two
-//! different clocks. All before the jump is forgotten then.
+//! and an ack replaces the one in use as soon as its bound is not greater. Two alternating windows
+//! forget an ack after 10 to 20 s, so that the estimate follows changes of clocks and routes. A
+//! clock jump is detected by the first ack after it: each ack bounds the offset on either side, and
+//! bounds that exclude each other belong to two different clocks. All acks before the jump are
+//! forgotten then.
 //!
-//! Where the offset has grown by a jump, the source's clock may have stood still: what it counted since a
-//! state from before the jump is too little, so the error for that state is not bounded
-//! ([`ClockOffset::estimate`]). The same holds if the offset has changed when the session is opened again,
-//! as the monitor may be another process, or not.
+//! If the offset has grown by a jump, the source's clock may have stopped for some time: then its
+//! count since a state from before the jump is too low, so the error for that state is unbounded
+//! ([`ClockOffset::estimate`]). The same holds if the offset has changed when the session is
+//! reopened, as the monitor may be another process or the same one.
 
 use crate::unit::{Span, Time};
 use crate::wire::OffsetEstimate;
 
 const WINDOW: Span = Span::from_secs(10);
 
-/// By how much two clocks drift apart during `span`, at most: 500 ppm. That is the kernel's limit for the
+/// The maximum drift between two clocks during `span`: 500 ppm. That is the kernel's limit for the
 /// frequency of a clock that NTP disciplines (adjtimex(2)); crystals are within 100 ppm.
 pub(super) fn drift(span: Span) -> Span {
     const PARTS: u64 = 2_000;
@@ -41,9 +41,9 @@ pub struct ClockOffset {
     window_began_at: Time,
     current: Option<Best>,
     previous: Option<Best>,
-    /// The better one of both, which is asked for more often than it changes.
+    /// The better one of both; cached, as it is read more often than it changes.
     best: Option<Best>,
-    /// The best one before the session was opened again, until there is another.
+    /// The best one before the session was reopened, until there is another.
     before: Option<Best>,
     /// When a jump was found that may have increased the offset.
     grown_at: Option<Time>,
@@ -65,11 +65,11 @@ impl Best {
 }
 
 impl ClockOffset {
-    /// An ack came at `now` for an update sent at `sent_at` that arrived at `received_at` on the
-    /// monitor's clock; `rtt` is without the time that the monitor held it.
+    /// An ack arrived at `now` for an update sent at `sent_at` that arrived at `received_at` on the
+    /// monitor's clock; `rtt` excludes the time for which the monitor held it.
     pub fn on_ack(&mut self, now: Time, sent_at: Time, received_at: Time, rtt: Span) {
         let middle = sent_at + rtt / 2;
-        // Two clocks may start anywhere; their distance is taken modulo 2⁶⁴ ns.
+        // Two clocks may have any origin; their difference is computed modulo 2⁶⁴ ns.
         let offset_ns = received_at.as_nanos().wrapping_sub(middle.as_nanos()) as i64;
         let new = Best { at: now, rtt, offset_ns };
         let jump_from = |best: Best| {
@@ -102,7 +102,7 @@ impl ClockOffset {
         self.best.is_some()
     }
 
-    /// The session is opened again: the monitor may be another process, with another clock.
+    /// The session is reopened: the monitor may be another process, with another clock.
     pub fn on_reopening(&mut self) {
         let (before, grown_at) = (self.best.or(self.before), self.grown_at);
         *self = Self { before, grown_at, ..Self::default() };
@@ -118,13 +118,13 @@ impl ClockOffset {
         self.best.map(|best| best.error(now))
     }
 
-    /// States that were generated before this time have an error that is not bounded.
+    /// States generated before this time have an unbounded error.
     pub fn bounded_from(&self) -> Option<Time> {
         self.grown_at
     }
 
-    /// What an update carries that leaves at `now` with states, of which the oldest was generated at
-    /// `generated_at`, and whose generation times can be too late by `label_error`.
+    /// The offset estimate for an update sent at `now` with states, of which the oldest was
+    /// generated at `generated_at`, and whose generation times can be too late by `label_error`.
     pub fn estimate(
         &self,
         now: Time,
@@ -137,7 +137,7 @@ impl ClockOffset {
         Some(OffsetEstimate::new(best.offset_ns, error))
     }
 
-    /// The round trip from which the offset is, of the last 10 to 20 s.
+    /// The round trip of the ack in use: about the minimum of the last 10 to 20 s.
     pub fn min_rtt(&self) -> Option<Span> {
         self.best.map(|best| best.rtt)
     }
@@ -168,7 +168,7 @@ mod tests {
     fn the_shortest_round_trip_wins_and_is_forgotten_in_time() {
         let mut clock = ClockOffset::default();
         assert_eq!(clock.nanos(), None);
-        // The monitor's clock is 1000 ms ahead; 30 ms of queueing on the way out, then none.
+        // The monitor's clock is 1000 ms ahead; 30 ms of queueing on the forward path, then none.
         clock.on_ack(ms(60), ms(0), ms(1_045), Span::from_millis(60));
         assert_eq!(clock.nanos(), Some(1_015_000_000));
         clock.on_ack(ms(130), ms(100), ms(1_115), Span::from_millis(30));
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(error(&clock, 120, 109), Span::MAX);
         let nanos = clock.estimate(ms(120), ms(110), Span::ZERO).unwrap().nanos();
         assert!((19_999_999_744..=20_000_000_000).contains(&nanos), "{nanos}");
-        // Now the monitor's: what the source has counted is right.
+        // Now the monitor's clock stops: the source's count is right.
         clock.on_ack(ms(210), ms(200), ms(10_205), Span::from_millis(10));
         assert!(error(&clock, 220, 110) < ms(6).since(ms(0)));
     }
@@ -251,7 +251,7 @@ mod tests {
         let (offset, now) = (-100_000_000_000, ms(3_000));
         assert_eq!(ClockOffset::translate_past(ms(101_000), offset, now), ms(1_000));
         assert_eq!(ClockOffset::translate_past(ms(50_000), offset, now), Time::ZERO);
-        // An estimate that is wrong by a little may lie in the future.
+        // A slightly wrong estimate may lie in the future.
         assert_eq!(ClockOffset::translate_past(ms(103_001), offset, now), ms(3_001));
     }
 

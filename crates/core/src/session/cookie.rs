@@ -1,10 +1,10 @@
-//! Secrets of an endpoint: cookies, which are proof of address without state; session ids; and labels
-//! of sessions that can be shown.
+//! Values derived from an endpoint's secret: cookies, which prove an address without state at the
+//! server; session ids; and public labels of sessions.
 //!
 //! cookie = SipHash-2-4-128(secret; period, session, address), period = ⌊now / 30 s⌋
 //!
-//! A cookie is good in the period in which it was made and in the next one. SipHash is a
-//! pseudo-random function made for such short inputs (Aumasson, Bernstein, INDOCRYPT 2012); the
+//! A cookie is valid in the period in which it was created and in the next one. SipHash is a
+//! pseudo-random function designed for such short inputs (Aumasson, Bernstein, INDOCRYPT 2012); the
 //! idea is that of SYN cookies (RFC 4987 section 3.6).
 
 use core::hash::{Hash, Hasher};
@@ -17,8 +17,8 @@ use crate::wire::{Cookie, SessionId};
 
 const PERIOD: Span = Span::from_secs(30);
 
-/// What people, logs and metrics see of a session: a keyed hash of its id, which tells nothing of the
-/// id itself. It is the same as long as the endpoint lives that shows it, and another one at each
+/// The public label of a session, for people, logs and metrics: a keyed hash of its id, which does
+/// not reveal the id. It is constant during the lifetime of an endpoint, and different at each
 /// endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionLabel(pub(super) u64);
@@ -29,7 +29,7 @@ impl core::fmt::Display for SessionLabel {
     }
 }
 
-/// An endpoint's random secret; whoever makes the endpoint draws it from the system.
+/// An endpoint's random secret, which the creator of the endpoint draws from the system.
 #[derive(Clone)]
 pub struct Secret([u8; 16]);
 
@@ -57,8 +57,8 @@ impl Secret {
         peer: &P,
     ) -> bool {
         let period = now.as_nanos() / PERIOD.as_nanos();
-        // Guessing is 1 in 2¹²⁸ per packet; how long a comparison takes tells nothing, since
-        // both sides of it have gone through the keyed hash once more.
+        // The probability of guessing a cookie is 2⁻¹²⁸ per packet. The time of a comparison
+        // reveals nothing, since both sides are passed through the keyed hash once more.
         [Some(period), period.checked_sub(1)].into_iter().flatten().any(|period| {
             self.digest(&cookie.0) == self.digest(&self.cookie_of(period, session, peer).0)
         })
@@ -70,17 +70,17 @@ impl Secret {
         Cookie(hasher.finish128().as_bytes())
     }
 
-    /// The `number`-th session id of a source. Nobody who knows one can tell the next.
+    /// The `number`-th session id of a source. The next id cannot be derived from earlier ones.
     pub(super) fn session(&self, number: u64) -> SessionId {
         SessionId(self.keyed("session", number))
     }
 
-    /// What can be shown of a session.
+    /// The public label of a session.
     pub fn label(&self, session: SessionId) -> SessionLabel {
         SessionLabel(self.keyed("label", session.0))
     }
 
-    /// What stands for a name and its owner.
+    /// A digest of a name and its owner.
     pub(super) fn owned_name(&self, name: &str, owner: u64, network: u64) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         ("name", name, owner, network).hash(&mut hasher);
@@ -93,27 +93,27 @@ impl Secret {
         hasher.finish()
     }
 
-    /// Keyed digest of a token, so that comparing takes the same time for any guess.
+    /// A keyed digest of a token, so that a comparison takes the same time for any guess.
     pub(super) fn digest(&self, bytes: &[u8]) -> u128 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         hasher.write(bytes);
         hasher.finish128().as_u128()
     }
 
-    /// A hasher for tables keyed by numbers that strangers choose.
+    /// A hasher for tables whose keys untrusted peers choose.
     pub(super) fn table_hasher(&self) -> TableHasher {
         TableHasher(self.clone())
     }
 }
 
-/// A number for a token in tables. Each process gives it the same one.
+/// A number for a token in tables, the same in each process.
 pub(super) fn number_of(token: &[u8]) -> u64 {
     let mut hasher = SipHasher24::new();
     hasher.write(token);
     hasher.finish()
 }
 
-/// Builds keyed hashers, so that nobody can choose session ids that collide.
+/// Builds keyed hashers, so that an attacker cannot choose session ids that collide.
 #[derive(Debug, Clone)]
 pub(super) struct TableHasher(Secret);
 

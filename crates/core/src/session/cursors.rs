@@ -1,4 +1,4 @@
-//! How far applications are with records: the monitor's cursors, which outlive the sessions.
+//! The monitor's cursors: the progress of applications with records, which outlives sessions.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -6,21 +6,21 @@ use alloc::collections::BTreeMap;
 use crate::state::Party;
 use crate::wire::StreamId;
 
-/// How far the application is with the records of a topic: what a monitor needs to go on there after a
-/// restart.
+/// The progress of the application with the records of a topic, from which a monitor can continue
+/// after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
     /// The name of the source; may be empty.
     pub source: Box<str>,
-    /// Of a source without a name, the party that it counts for: its stream is its own, and not that of a stranger
-    /// who uses the same number. `None` of one with a name, and where the party is not known: then it counts for
-    /// each party that has no cursor of its own.
+    /// For a source without a name, its party: the stream of another party with the same number is
+    /// a different one. `None` for a source with a name, and if the party is unknown: then it
+    /// applies to each party without its own cursor.
     pub party: Option<Party>,
     /// The name of the topic.
     pub topic: Box<str>,
     /// The stream.
     pub stream: StreamId,
-    /// The application has got all chunks with lower numbers.
+    /// The application has received all chunks with lower numbers.
     pub next: u64,
 }
 
@@ -30,16 +30,16 @@ pub(super) struct RecordCounts {
     pub(super) taken: u64,
     pub(super) repeated: u64,
     pub(super) lost: u64,
-    /// Chunks that no source writes.
+    /// Invalid chunks.
     pub(super) bad: u64,
 }
 
-/// Whose stream it is, of which topic.
+/// The key of a stream: its source and topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     /// By the names of source and topic.
     Named(Box<str>, Box<str>),
-    /// Of a source without a name: the stream, the topic's name, and the party if it is known.
+    /// For a source without a name: the stream, the topic's name, and the party if known.
     Nameless(StreamId, Box<str>, Option<Party>),
 }
 
@@ -56,12 +56,13 @@ impl Key {
     }
 }
 
-/// Cursors of streams by the names of source and topic, of sessions that have ended as well; of a source
-/// without a name by its party and the stream. Beyond a bound the one that has not moved for longest is forgotten.
+/// Cursors of streams by the names of source and topic, also of ended sessions; for a source
+/// without a name, by its party and stream. Beyond the maximum, the cursor that has not moved for
+/// the longest time is dropped.
 #[derive(Debug)]
 pub(super) struct Cursors {
     max: usize,
-    /// That of the source at hand.
+    /// The party of the present source.
     party: Party,
     kept: BTreeMap<Key, Kept>,
     /// The keys by the time of their last change.
@@ -73,7 +74,7 @@ pub(super) struct Cursors {
 struct Kept {
     stream: StreamId,
     next: u64,
-    /// All chunks below were handed out.
+    /// All chunks below this number were handed out.
     given: u64,
     used: u64,
 }
@@ -84,26 +85,27 @@ impl Cursors {
         Self { max, party, kept: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
     }
 
-    /// From now on the source at hand, if it has no name, is one of this party.
+    /// Sets the party of the present source, for a source without a name.
     pub(super) fn enter(&mut self, party: Party) {
         self.party = party;
     }
 
-    /// The party of a cursor of the source at hand.
+    /// The party for a cursor of the present source.
     pub(super) fn party_of(&self, source: &str) -> Option<Party> {
         source.is_empty().then_some(self.party)
     }
 
-    /// The application was there before a restart of the monitor. Of a topic the last cursor counts, and of a source
-    /// without a name that of each party: the process before gave parties the same numbers.
+    /// Restores the cursors from before a restart of the monitor. For each topic the last cursor
+    /// counts, and for a source without a name, the last one per party: parties have the same
+    /// numbers in all processes.
     pub(super) fn restore(&mut self, cursors: impl IntoIterator<Item = Cursor>) {
         for cursor in cursors {
             self.keep(&cursor, cursor.next, cursor.next);
         }
     }
 
-    /// The application is done with all below a cursor, of a stream of which something was handed out. If another
-    /// stream has taken its place since, that one counts.
+    /// The application has processed all chunks below a cursor of a stream with handed-out records.
+    /// If another stream has replaced it since, the cursor is ignored.
     pub(super) fn set(&mut self, cursor: &Cursor) {
         let kept = self.kept.get(&Key::of_cursor(cursor));
         if kept.is_some_and(|kept| kept.stream != cursor.stream) {
@@ -113,13 +115,14 @@ impl Cursors {
         self.keep(cursor, next.max(cursor.next), given.max(cursor.next));
     }
 
-    /// All below a cursor is handed out, and all below `done` is done with.
+    /// All chunks below a cursor are handed out, and all below `done` are processed.
     pub(super) fn give(&mut self, cursor: &Cursor, done: u64) {
         let next = self.kept(cursor).map_or(done, |kept| kept.next);
         self.keep(cursor, next, cursor.next.max(next));
     }
 
-    /// Records of the cursor's stream that were handed out and are not done are handed out again.
+    /// Records of the cursor's stream that were handed out and are not processed are handed out
+    /// again.
     pub(super) fn give_again(&mut self, cursor: &Cursor) {
         let kept = self.kept.get_mut(&Key::of_cursor(cursor));
         if let Some(kept) = kept.filter(|kept| kept.stream == cursor.stream) {
@@ -131,7 +134,8 @@ impl Cursors {
         self.find(Key::of_cursor(cursor), cursor.stream)
     }
 
-    /// For a source without a name, the cursor of an unknown party counts until the party's own one has moved.
+    /// For a source without a name, the cursor of an unknown party applies until the party's own
+    /// one has moved.
     fn find(&self, key: Key, stream: StreamId) -> Option<&Kept> {
         let kept = self.kept.get(&key).or_else(|| match key {
             Key::Nameless(stream, topic, Some(_)) => {
@@ -165,7 +169,8 @@ impl Cursors {
         }
     }
 
-    /// The numbers below which all chunks are done, and are handed out, of a stream of the source at hand.
+    /// The numbers below which all chunks are processed, and are handed out, in a stream of the
+    /// present source.
     pub(super) fn get(&self, source: &str, topic: &str, stream: StreamId) -> Option<(u64, u64)> {
         let kept = self.find(Key::of(source, topic, stream, self.party_of(source)), stream)?;
         Some((kept.next, kept.given))
@@ -199,7 +204,7 @@ mod tests {
         let all = [cursor("", "log", 3, 5), cursor("", "log", 4, 6), cursor("robot", "log", 1, 7)];
         cursors.restore(all.clone());
         assert_eq!(cursors.get("robot", "log", StreamId(1)), Some((7, 7)));
-        assert_eq!(cursors.get("robot", "log", StreamId(2)), None, "another stream begins anew");
+        assert_eq!(cursors.get("robot", "log", StreamId(2)), None, "another stream begins at 0");
         assert_eq!(cursors.get("", "log", StreamId(4)), Some((6, 6)));
         let (named, nameless) = (all[2].clone(), all[..2].iter().cloned());
         let expected: Vec<_> = [named].into_iter().chain(nameless).collect();

@@ -1,4 +1,4 @@
-//! Names that sources held for a while, so that such a source finds a place when it returns.
+//! Names that sources held for some time, so that such a source gets a place when it returns.
 
 use slab::Slab;
 
@@ -6,8 +6,8 @@ use super::cookie::TableHasher;
 use super::index::Index;
 use super::shares::{Origin, Shares};
 
-/// Digests of names with their owners, at most so many. Beyond that the oldest one of the party that has
-/// most is forgotten.
+/// Digests of names with their owners, at most `max`. Beyond that, the oldest digest of the party
+/// with the most digests is dropped.
 #[derive(Debug)]
 pub(super) struct Known {
     max: usize,
@@ -41,7 +41,7 @@ impl Known {
         self.find(digest).is_some()
     }
 
-    /// Whether it was there.
+    /// Removes a digest; returns whether it was present.
     pub(super) fn remove(&mut self, digest: u64) -> bool {
         let place = self.find(digest);
         place.into_iter().for_each(|place| self.forget(place));

@@ -1,13 +1,14 @@
-//! Whether a path keeps the code points (DSCP) of packets.
+//! Whether a path preserves the code points (DSCP) of packets.
 //!
-//! The receiver of an update or of a downlink's packet reports with which code point it came, and with
-//! which one its answer leaves ([`wire::Marks`](crate::wire::Marks)). So the sender can check both
-//! directions. A network may change code points at its border: many clear them (RFC 7657 section 5.1).
+//! The receiver of an update or of a downlink's packet reports the code point on arrival, and the
+//! code point of its answer ([`wire::Marks`](crate::wire::Marks)). So the sender can check both
+//! directions. A network may change code points at its border: many clear them (RFC 7657 section
+//! 5.1).
 
 use crate::dscp::Dscp;
 
-/// Packets in a row that came with another code point before the mark counts as changed: fewer may
-/// have taken another route.
+/// The number of consecutive packets with another code point after which the mark counts as
+/// changed: fewer may have taken another route.
 const CHANGED: u32 = 3;
 
 /// The state of code points in one direction.
@@ -15,7 +16,7 @@ const CHANGED: u32 = 3;
 pub struct MarkCheck {
     kept: u64,
     changed: u64,
-    /// Changed ones since the last one that was kept.
+    /// The number of changed packets since the last unchanged one.
     in_a_row: u32,
     seen: Option<Dscp>,
     sent: Option<Dscp>,
@@ -24,16 +25,16 @@ pub struct MarkCheck {
 /// Whether code points arrive as they were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkVerdict {
-    /// No packet was reported, or too few that were changed.
+    /// No packet was reported, or too few changed ones.
     Unknown,
-    /// The last one that was reported came as it was sent, or too few were changed since.
+    /// The last reported packet arrived unchanged, or too few were changed since.
     Kept,
-    /// The last ones came with another code point: this is the newest.
+    /// The last packets arrived with another code point: this is the newest.
     Changed(Dscp),
 }
 
 impl MarkCheck {
-    /// A packet that was `sent` with one code point was `seen` with this one.
+    /// A packet sent with the code point `sent` arrived with `seen`.
     pub fn record(&mut self, sent: Dscp, seen: Dscp) {
         (self.sent, self.seen) = (Some(sent), Some(seen));
         if sent == seen {
@@ -45,22 +46,22 @@ impl MarkCheck {
         }
     }
 
-    /// Packets that came as they were sent.
+    /// Packets that arrived unchanged.
     pub fn kept(&self) -> u64 {
         self.kept
     }
 
-    /// Packets that came with another code point.
+    /// Packets that arrived with another code point.
     pub fn changed(&self) -> u64 {
         self.changed
     }
 
-    /// The code point of the last packet that was reported.
+    /// The code point on arrival of the last reported packet.
     pub fn seen(&self) -> Option<Dscp> {
         self.seen
     }
 
-    /// The code point with which that packet left.
+    /// The code point with which that packet was sent.
     pub fn sent(&self) -> Option<Dscp> {
         self.sent
     }

@@ -1,4 +1,4 @@
-//! Which topics have a deadline at the monitor.
+//! Maximum ages of topics at the monitor.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -11,8 +11,8 @@ use crate::wire::Opening;
 
 /// The maximum age of the states of some topics, such as `robot/pose=200ms`.
 ///
-/// The pattern is compared with `SOURCE/TOPIC`, or with `SOURCE` where a source has no topics, or a topic no
-/// name; `*` stands for any characters, also none.
+/// The pattern is compared with `SOURCE/TOPIC`, or with `SOURCE` if the source has no topics or the
+/// topic no name; `*` stands for any number of any characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaxAge {
     pattern: Box<str>,
@@ -20,7 +20,7 @@ pub struct MaxAge {
 }
 
 impl MaxAge {
-    /// States of topics that match `pattern` are handed out while they are not older than `limit`.
+    /// States of topics that match `pattern` are delivered while they are not older than `limit`.
     ///
     /// # Errors
     /// [`BadMaxAge`] for a pattern that is empty, contains blanks or is longer than names can be, and for a limit of

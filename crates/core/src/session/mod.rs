@@ -1,21 +1,21 @@
-//! The endpoints' protocol: how a source and a monitor find, lose and find each other again.
+//! The session protocol: how a source and a monitor establish, lose and re-establish a session.
 //!
-//! State machines without clock or socket, two for updates and two for a [`downlink`] of packets.
-//! `net` drives them over UDP and QUIC; anything else that carries datagrams (the lab's virtual
-//! network, a test with faults) drives the same ones.
+//! State machines without a clock or socket, two for updates and two for a [`downlink`] of packets.
+//! `net` drives them over UDP and QUIC; other carriers of datagrams (the lab's virtual network, a
+//! test with faults) drive the same ones.
 //!
 //! ```text
 //!               ┌────────────── ack ─────────────────┐
 //!               │                                    ▼
-//!   start ──► Opening ◄── silence, challenge, ──── Open ──► update when the law says so
+//!   start ──► Opening ◄── silence, challenge, ──── Open ──► updates as the law allows
 //!               │  ▲         close, transport lost
 //!               │  │
 //!               └──┘ update with opening: at once, then after 0.2, 0.4 … 2 s
 //! ```
 //!
-//! The monitor keeps nothing of a source that has not shown a cookie from its address (or whose
-//! address the transport has proven), never answers with more bytes than came, and holds at most
-//! `max_sources` records. Byte formats are in [`crate::wire`].
+//! The monitor keeps no state of a source until the source has returned a cookie from its address
+//! (or the transport has proven the address), never answers with more bytes than it received, and
+//! holds at most `max_sources` records. Byte formats are in [`crate::wire`].
 
 mod access;
 mod backoff;

@@ -1,4 +1,4 @@
-//! Which records of sources without a name have which stream: an index, so that work for a stream does not grow
+//! An index of the streams of sources without a name, so that the work per stream does not grow
 //! with the number of sources.
 
 use alloc::collections::BTreeSet;
@@ -11,13 +11,13 @@ use crate::wire::StreamId;
 /// A stream of a party, and the record that has it.
 type Entry = (Party, StreamId, u32);
 
-/// What a stream costs here, as a tree's nodes may be half empty.
+/// The memory of a stream in this index, as a tree's nodes may be half empty.
 pub(super) const COST: usize = 2 * size_of::<Entry>();
 
 /// Streams by their parties.
 #[derive(Debug, Default)]
 pub(super) struct Nameless {
-    /// The record at hand, and its party.
+    /// The present record, and its party.
     party: Party,
     key: u32,
     records: BTreeSet<Entry>,
@@ -28,12 +28,12 @@ impl Nameless {
         (self.party, self.key) = (party, key);
     }
 
-    /// The record at hand has this stream.
+    /// The present record has this stream.
     pub(super) fn insert(&mut self, stream: StreamId) {
         self.records.insert((self.party, stream, self.key));
     }
 
-    /// The record at hand has it no more.
+    /// The present record no longer has this stream.
     pub(super) fn remove(&mut self, stream: StreamId) {
         self.records.remove(&(self.party, stream, self.key));
     }

@@ -1,4 +1,4 @@
-//! Which of the updates before the freshest have come.
+//! A window of the updates before the freshest: which ones have arrived.
 
 use alloc::boxed::Box;
 
@@ -12,18 +12,19 @@ const FAR: u64 = 4096;
 /// A bit for each of the last `FAR` numbers.
 type Words = [u64; (FAR / 64) as usize];
 
-/// A window over sequence numbers, up to the newest. It covers 64 numbers until an update comes that
-/// is older, as happens over several paths; then 4096, in 512 bytes.
+/// A window over sequence numbers, up to the newest. It covers 64 numbers until an older update
+/// arrives, as happens over several paths; then 4096, in 512 bytes.
 #[derive(Debug, Clone)]
 pub(super) enum Recent {
-    /// Bit i: whether update `newest − 1 − i` has come.
+    /// Bit i: whether update `newest − 1 − i` has arrived.
     Near(u64),
-    /// Bit `seq % FAR`: whether update `seq` has come, for the last `FAR` numbers up to the newest.
+    /// Bit `seq % FAR`: whether update `seq` has arrived, for the last `FAR` numbers up to the
+    /// newest.
     Far(Box<Words>),
 }
 
 impl Recent {
-    /// Nothing before the newest has come.
+    /// No update before the newest has arrived.
     pub(super) fn new() -> Self {
         Self::Near(0)
     }
@@ -50,8 +51,8 @@ impl Recent {
         }
     }
 
-    /// Which of the 64 numbers before `seq` have come, the one before it in bit 0. Those that the window
-    /// does not cover count as missing.
+    /// A bit set of which of the 64 numbers before `seq` have arrived, the one before it in bit 0.
+    /// Numbers outside the window count as missing.
     pub(super) fn before(&self, newest: u64, seq: u64) -> u64 {
         let behind = newest - seq;
         match self {
@@ -65,10 +66,10 @@ impl Recent {
         }
     }
 
-    /// Notes that `seq`, before `newest`, has come, and returns whether it is the first time.
+    /// Notes that `seq`, before `newest`, has arrived, and returns whether it is the first time.
     ///
-    /// An update too old for the window counts as one that has come before. So the losses of the
-    /// first moments over paths with very different delays stay losses, even if a copy comes later.
+    /// An update too old for the window counts as a repeat. So early losses over paths with very
+    /// different delays stay losses, even if a copy arrives later.
     pub(super) fn insert(&mut self, newest: u64, seq: u64) -> bool {
         let behind = newest - seq;
         match self {
@@ -87,7 +88,7 @@ impl Recent {
     }
 }
 
-/// The long window with what the short one knows.
+/// The long window with the content of the short one.
 fn widened(newest: u64, near: u64) -> Words {
     let mut words = [u64::MAX; (FAR / 64) as usize];
     for behind in (1..=NEAR).filter(|behind| near & (1 << (behind - 1)) == 0) {
@@ -111,7 +112,7 @@ fn is_set(words: &Words, seq: u64) -> bool {
     words[word] & bit != 0
 }
 
-/// Whether it was set before.
+/// Sets the bit of a number; returns whether it was set before.
 fn set(words: &mut Words, seq: u64) -> bool {
     let (word, bit) = place(seq);
     let was_set = words[word] & bit != 0;

@@ -1,6 +1,6 @@
-//! What a monitor holds of one source: less than 320 bytes besides the payload's own, 512 more for
-//! a source whose updates come by paths with very different delays, and for one with large states what
-//! their [`Budget`] allows.
+//! The record of one source at a monitor: less than 320 bytes in addition to the payload, 512 more
+//! for a source whose updates arrive over paths with very different delays, and for a source with
+//! large states as much as their [`Budget`] allows.
 
 mod any_topic;
 mod of_records;
@@ -24,62 +24,63 @@ use crate::path::MAX_PATHS;
 use crate::unit::{Span, Time};
 use crate::wire::{Ack, Frame, Marks, PartsAck, SessionId, Update};
 
-/// Finds a source's [`Record`] in its monitor, as long as the record lives.
+/// The key of a source's [`Record`] in its monitor, valid as long as the record exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceKey(pub(super) u32);
 
 impl SourceKey {
-    /// A small number, an index for tables beside the monitor's. It is used again when a record has
-    /// ended; a session that replaces another one of its name takes its key.
+    /// A small number, as an index for the caller's own tables. It is reused after a record has
+    /// ended; a session that replaces another one of the same name keeps its key.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a session is bound to, and what people see of it.
+/// The credential to which a session is bound, and its public label.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Binding {
-    /// What the session was opened with; see [`Record::credential`].
+    /// The credential of the opening; see [`Record::credential`].
     pub(super) credential: u64,
     pub(super) label: SessionLabel,
 }
 
-/// The freshest state of one source, and how it has come.
+/// The freshest state of one source, with the history of its updates.
 #[derive(Debug)]
 pub struct Record<P> {
-    /// The session. Whoever knows it may be able to speak for the source: it is not to be shown, and
-    /// [`Record::label`] is there instead.
+    /// The session id. An attacker who knows it may be able to impersonate the source: do not show
+    /// it; show [`Record::label`] instead.
     pub session: SessionId,
-    /// Where its last update came from.
+    /// The sender of its last update.
     pub peer: P,
-    /// All senders that have opened it, the latest last, if there are several. Behind a pointer, as
-    /// few sources have several paths.
+    /// All senders that have opened it, the latest last, if there are several. Boxed, as few
+    /// sources have several paths.
     #[allow(clippy::box_collection)]
     bound: Option<Box<Vec<P>>>,
     binding: Binding,
-    /// The name that the source gave itself; may be empty.
+    /// The name given by the source; may be empty.
     pub name: Box<str>,
     payload: Vec<u8>,
     /// When the last update arrived, fresh or not.
     pub heard_at: Time,
     /// The sequence number of the newest update.
     pub newest_seq: u64,
-    /// The number of the state that is held: the first update that carried it.
+    /// The number of the held state: the first update that carried it.
     state_number: u64,
     /// When the freshest state was sampled, on the *source's* clock.
     pub generated_at: Time,
-    /// The age, from updates that carried the clocks' offset. It is that of an older state until an
-    /// update with the offset has brought the newest: [`Record::state_age`] tells the two apart.
+    /// The age, from updates that carried the clock offset. It is the age of an older state until
+    /// an update with the offset has brought the newest: [`Record::state_age`] distinguishes the
+    /// two.
     pub age: AgeProcess,
     since: Since,
     first_seq: u64,
-    /// Which of those before the freshest have come.
+    /// Which of the updates before the freshest have arrived.
     recent: Recent,
-    /// Of a source that has sent, or announced, states in parts, or that has topics.
+    /// Present if the source has sent, or announced, states in parts, or has topics.
     more: Option<Box<More>>,
     fresh: u64,
-    /// Seven values in one field, as fields of their own would add 32 bytes to each record:
-    /// - bit 0: whether `age` is that of the state that is held;
+    /// Seven values in one field, as separate fields would add 32 bytes to each record:
+    /// - bit 0: whether `age` is that of the held state;
     /// - bits 1 to 7: 1 + the code point of the last update, 0 if it is unknown;
     /// - bit 8: whether there is a state;
     /// - bit 9: whether `since` is known;
@@ -89,7 +90,7 @@ pub struct Record<P> {
     packed: u64,
 }
 
-/// What few sources need.
+/// Fields that few sources need.
 #[derive(Debug, Default)]
 struct More {
     large: Large,
@@ -102,12 +103,12 @@ const DSCP: u64 = 0x7f << 1;
 /// The lowest bit of the number of stale updates.
 const STALE: u32 = OWN;
 
-/// What became of an update.
+/// The result of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Received {
     pub(super) arrival: Arrival,
-    /// Whether it is newer than all before, and carries no state that is out of date. A late one can
-    /// bring a fresh state: the last part of it.
+    /// Whether it is newer than all before, and carries no outdated state. A late update can still
+    /// complete a fresh state, with its last part.
     pub(super) was_fresh: bool,
 }
 
@@ -121,19 +122,19 @@ impl<P: Copy> Record<P> {
         self.bound.as_deref().map_or(&[], Vec::as_slice)
     }
 
-    /// An update has come from a sender that has opened the session, of those that `is_it` finds.
+    /// An update has arrived from a sender that has opened the session; `is_it` finds it.
     pub(super) fn hear(&mut self, peer: P, is_it: impl Fn(&P) -> bool) {
         self.peer = peer;
         if let Some(bound) = self.bound.as_deref_mut()
             && let Some(place) = bound.iter().position(is_it)
         {
-            // The last one is that heard last.
+            // The last entry is the most recent sender.
             bound[place..].rotate_left(1);
         }
     }
 
-    /// Another sender has opened the session, too, and its updates come from there now. Of
-    /// more than [`MAX_BOUND`] the one that was not heard for longest must open again.
+    /// Another sender has opened the session too, and its updates come from there now. Beyond
+    /// [`MAX_BOUND`], the sender that has been silent for the longest time must open again.
     pub(super) fn bind(&mut self, peer: P) {
         let bound = self.bound.get_or_insert_with(|| Box::new(alloc::vec![self.peer]));
         if bound.len() == MAX_BOUND {
@@ -144,12 +145,12 @@ impl<P: Copy> Record<P> {
     }
 }
 
-/// The most senders of one session at a time: twice the paths that a source can have, as each may
+/// The maximum number of senders of one session: twice the maximum number of paths, as each may
 /// reconnect before its former connection is known to be gone.
 const MAX_BOUND: usize = 2 * MAX_PATHS;
 
 impl<P> Record<P> {
-    /// A record that begins with its first update. What that changes in topics is in
+    /// A record that begins with its first update. The changes of topics are in
     /// [`LargeStates::changes`].
     pub(super) fn new(
         update: &Update<'_>,
@@ -183,7 +184,7 @@ impl<P> Record<P> {
         record
     }
 
-    /// An update has come. What it changes in further topics is in [`LargeStates::changes`].
+    /// An update has arrived. The changes of further topics are in [`LargeStates::changes`].
     pub(super) fn on_update(
         &mut self,
         update: &Update<'_>,
@@ -191,7 +192,7 @@ impl<P> Record<P> {
         large: &mut LargeStates,
     ) -> Received {
         self.heard_at = received_at;
-        // An update from before the opening can have the offset of a monitor that was here before.
+        // An update from before the opening can carry the offset of a previous monitor.
         let is_believed = update.seq > self.first_seq && is_credible(update, received_at);
         let without_offset;
         let update = if is_believed || update.clock_offset.is_none() {
@@ -219,7 +220,7 @@ impl<P> Record<P> {
         Received { arrival: if is_late { Arrival::Late } else { arrival }, was_fresh }
     }
 
-    /// What the frames are to the first topic.
+    /// Processes all frames; returns the result for the first topic.
     fn on_frames(
         &mut self,
         update: &Update<'_>,
@@ -227,8 +228,8 @@ impl<P> Record<P> {
         large: &mut LargeStates,
     ) -> Arrival {
         let (mut first, mut is_fresh, mut is_repeated) = (Arrival::Part, false, false);
-        // An update from before the opening may be of a monitor that was here before: it can have a key that
-        // is removed since. What is missing leaves again.
+        // An update from before the opening may concern a previous monitor and contain a key that
+        // was removed since. The source sends missing states again.
         let is_before = update.seq < self.first_seq;
         self.note_clock_offset(update, &mut large.changes);
         for frame in update.frames.iter().filter(|frame| !(is_before && frame.topic() > 0)) {
@@ -258,7 +259,7 @@ impl<P> Record<P> {
         received_at: Time,
         large: &mut LargeStates,
     ) -> Arrival {
-        // Whole states of the first topic need no more than the record.
+        // Whole states of the first topic fit into the record itself.
         if self.more.is_none() && !matches!(frame, Frame::State { id, .. } if id.topic == 0) {
             self.more = Some(Box::default());
         }
@@ -294,7 +295,7 @@ impl<P> Record<P> {
         }
     }
 
-    /// The record ends: what it holds in parts, and of further topics, is freed.
+    /// The record ends: frees its states in parts and its further topics.
     pub(super) fn release(&mut self, large: &mut LargeStates) {
         if let Some(mut more) = self.more.take() {
             more.large.release(&mut large.budget);
@@ -304,7 +305,7 @@ impl<P> Record<P> {
         }
     }
 
-    /// The answer to `update`, which came last; it leaves with `dscp`.
+    /// The ack of `update`, the last one that arrived; it is sent with `dscp`.
     pub(super) fn ack(
         &self,
         update: &Update<'_>,
@@ -344,20 +345,20 @@ impl<P> Record<P> {
         PartsAck { recent: recent & !refused, no_room, newest }
     }
 
-    /// The topics and keys of which something has come, by their numbers. The state of topic 0 is that of the
-    /// record; its topic has the name alone.
+    /// The topics and keys with received frames, sorted by their numbers. The state of topic 0 is
+    /// that of the record; its topic has only the name.
     pub fn topics(&self) -> impl Iterator<Item = &TopicRecord> {
         self.more.iter().flat_map(|more| more.topics.all())
     }
 
-    /// The topic or key of this number, if something has come of it.
+    /// The topic or key of this number, if a frame of it has arrived.
     pub fn topic(&self, number: u16) -> Option<&TopicRecord> {
         self.more.as_ref()?.topics.get(number)
     }
 
-    /// The newest state, with its age at `now`. `None` if there is none, or if it is withheld because of
-    /// [`MonitorParams::max_age`](super::MonitorParams::max_age). [`Monitor::latest`](super::Monitor::latest)
-    /// also leaves out a state that has become too old.
+    /// The newest state, with its age at `now`. `None` without a state, or if it is withheld
+    /// because of [`MonitorParams::max_age`](super::MonitorParams::max_age).
+    /// [`Monitor::latest`](super::Monitor::latest) also omits a state that has become too old.
     pub fn latest(&self, now: Time) -> Option<Latest<'_>> {
         let payload = self.payload()?;
         Some(Latest { payload, age: self.bounded_age(now) })
@@ -373,7 +374,7 @@ impl<P> Record<P> {
         self.payload.capacity()
     }
 
-    /// Puts another payload in its place, of a record whose session has ended: an empty one frees memory.
+    /// Replaces the payload of a record whose session has ended: an empty one frees memory.
     pub fn set_payload(&mut self, payload: Vec<u8>) {
         self.payload = payload;
     }
@@ -394,7 +395,7 @@ impl<P> Record<P> {
         self.packed & HAS_STATE != 0
     }
 
-    /// What people see of the session; see [`SessionLabel`].
+    /// The public label of the session; see [`SessionLabel`].
     pub fn label(&self) -> SessionLabel {
         self.binding.label
     }
@@ -405,20 +406,20 @@ impl<P> Record<P> {
         self.binding.credential
     }
 
-    /// The last update came with this code point; `None` where the transport cannot tell.
+    /// Sets the code point of the last update; `None` if the transport does not report it.
     pub(super) fn set_dscp(&mut self, dscp: Option<Dscp>) {
         let packed = dscp.map_or(0, |dscp| 1 + u64::from(dscp.get()));
         self.packed = (self.packed & !DSCP) | packed << 1;
     }
 
-    /// With which code point the last update came; `None` where the transport cannot tell.
+    /// The code point of the last update; `None` if the transport does not report it.
     pub fn dscp(&self) -> Option<Dscp> {
         let packed = (self.packed & DSCP) >> 1;
         packed.checked_sub(1).and_then(|number| Dscp::new(number as u8))
     }
 
-    /// The age of the state that is held; `None` until an update has carried this state together
-    /// with the clocks' offset, which an opening cannot.
+    /// The age of the held state; `None` until an update has carried this state together with the
+    /// clock offset, which an opening cannot carry.
     pub fn state_age(&self, now: Time) -> Option<Span> {
         if self.is_age_known() { self.age.age(now) } else { None }
     }
@@ -427,18 +428,18 @@ impl<P> Record<P> {
         self.packed & AGE_KNOWN != 0
     }
 
-    /// Updates that were the freshest when they came.
+    /// Updates that were the freshest on arrival.
     pub fn fresh(&self) -> u64 {
         self.fresh
     }
 
-    /// Updates that came after a fresher one.
+    /// Updates that arrived after a fresher one.
     pub fn stale(&self) -> u64 {
         self.packed >> STALE
     }
 
-    /// Updates numbered between the first and the freshest that have not come. An update from before
-    /// the first counts as stale and can hide one.
+    /// Updates numbered between the first and the freshest that have not arrived. An update from
+    /// before the first counts as stale and can hide a missing one.
     pub fn missing(&self) -> u64 {
         let span = self.newest_seq.saturating_sub(self.first_seq).saturating_add(1);
         span.saturating_sub(self.fresh).saturating_sub(self.stale())
@@ -585,7 +586,7 @@ mod tests {
 
     #[test]
     fn a_record_leaves_room_for_the_tables_below_320_bytes() {
-        // Up to a sixteenth of the records is spare; each table costs up to 12 bytes an entry.
+        // Up to a sixteenth of the records is spare; each table costs up to 12 bytes per entry.
         let record = size_of::<Record<core::net::SocketAddr>>();
         assert!(record * 17 / 16 + 2 * 12 <= 320, "{record}");
     }

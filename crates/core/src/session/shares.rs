@@ -1,16 +1,19 @@
-//! Places of a table by the party that holds them, and the place that gives way when the table is full.
+//! A fair division of a table's places among parties: which place is freed for a newcomer when the
+//! table is full.
 //!
 //! A party is an address within a network within an owner (a token or a certificate): see [`Origin`].
 //! The rule, from the owners down to the addresses:
 //!
-//! 1. Compare the largest holder with the newcomer's. If the largest holds at least two more, it gives
-//!    way: of its parts the largest, of that again the largest, down to one address.
-//! 2. Otherwise look among the parts of the newcomer's own holder in the same manner.
-//! 3. If that ends at the newcomer's own address, no place gives way: the newcomer is refused.
+//! 1. Compare the largest owner with the newcomer's owner. If the largest holds at least two more
+//!    places, it gives one up: from its largest network, and in that from the largest address.
+//! 2. Otherwise compare the networks of the newcomer's own owner, and then the addresses of its
+//!    network, in the same way.
+//! 3. If that ends at the newcomer's own address, no place is freed: the newcomer is refused.
 //!
-//! So a party that takes all places displaces itself alone once others come. Of an address, the place
-//! gives way that was silent for longest, of [`LOOKS`] that are looked at in turn: a bounded number of
-//! steps, instead of a list that each update would have to change. A newcomer costs O(log n) steps.
+//! So a party that takes all places loses only its own places when others arrive. Within an
+//! address, the place that was silent for the longest time is freed, among [`LOOKS`] places that
+//! are examined in turn: a bounded number of steps, instead of a list that each update would have
+//! to reorder. A newcomer costs O(log n) steps.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -19,32 +22,34 @@ use slab::Slab;
 
 use crate::state::Party;
 
-/// What a place counts for: numbers that stand for an owner (a token or a certificate), a network, and an
-/// address in it. 0 where the transport does not know them.
+/// The party of a place: numbers that identify an owner (a token or a certificate), a network, and
+/// an address in it. 0 if the transport does not know them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Origin {
     /// The token or the certificate.
     pub owner: u64,
-    /// The network: addresses that one party can often use.
+    /// The network: a range of addresses that a single party can often use.
     pub network: u64,
     /// The address.
     pub address: u64,
 }
 
 impl Origin {
-    /// The same with what opened a session there: [`Record::credential`](super::Record::credential).
+    /// The same with the credential of a session:
+    /// [`Record::credential`](super::Record::credential).
     #[must_use]
     pub fn with_credential(self, credential: u64) -> Self {
         Self { owner: self.owner ^ credential, ..self }
     }
 
-    /// What it counts for in the memory of a monitor: all addresses of a network with the same owner.
+    /// The party to which a monitor's memory is charged: all addresses of a network with the same
+    /// owner.
     pub fn party(&self) -> Party {
         Party(self.owner, self.network)
     }
 
-    /// Whose its streams of records are if it has no name: those of its token or certificate, wherever it is;
-    /// without one those of its network.
+    /// The owner of the streams of records of a source without a name: its token or certificate,
+    /// independent of its address; without one, its network.
     pub(super) fn keeper(&self) -> Party {
         match self.owner {
             0 => Party(0, self.network),
@@ -57,7 +62,7 @@ impl Origin {
     }
 }
 
-/// Places looked at for the one that was silent for longest.
+/// The number of places examined to find one that was silent for a long time.
 const LOOKS: usize = 8;
 
 /// No node, or no place.
@@ -69,7 +74,7 @@ pub struct Shares {
     /// By place.
     links: Vec<Link>,
     nodes: Slab<Node>,
-    /// Nodes by their parent and key; parents of owners are [`NONE`].
+    /// Nodes by their parent and key; the parent of owners is [`NONE`].
     by_key: BTreeMap<(u32, u64), u32>,
     /// Parent, count and node: the children of one parent by their size.
     by_count: BTreeSet<(u32, u32, u32)>,
@@ -89,12 +94,12 @@ struct Node {
     key: u64,
     parent: u32,
     count: u32,
-    /// Of an address, the place that is looked at next.
+    /// For an address, the place that is examined next.
     first: u32,
 }
 
 impl Shares {
-    /// How many places are held.
+    /// The number of held places.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -113,7 +118,7 @@ impl Shares {
         Some(Origin { owner: owner.key, network: network.key, address: address.key })
     }
 
-    /// How many places the address of `origin` holds, under its owner.
+    /// The number of places that the address of `origin` holds, under its owner.
     pub fn held(&self, origin: &Origin) -> usize {
         let mut node = NONE;
         for key in origin.levels() {
@@ -123,7 +128,7 @@ impl Shares {
         self.nodes[node as usize].count as usize
     }
 
-    /// A place is held now, by this party and no other.
+    /// Gives a place to this party, which replaces any former holder.
     pub fn insert(&mut self, place: u32, origin: &Origin) {
         self.remove(place);
         let mut parent = NONE;
@@ -151,7 +156,7 @@ impl Shares {
         self.len += 1;
     }
 
-    /// A place is free again; does nothing if it was.
+    /// Frees a place; has no effect on a free one.
     pub fn remove(&mut self, place: u32) {
         let Some(link) = self.links.get_mut(place as usize).filter(|link| link.node != NONE) else {
             return;
@@ -173,8 +178,8 @@ impl Shares {
         self.len -= 1;
     }
 
-    /// The place that gives way to a newcomer, if any does; `heard` is when each was heard last. The caller
-    /// removes it.
+    /// The place to free for a newcomer, if there is one; `heard` returns when a place was last
+    /// active. The caller removes it.
     pub fn gives_way<T: Ord>(
         &mut self,
         newcomer: &Origin,
@@ -193,7 +198,7 @@ impl Shares {
         None
     }
 
-    /// The place that was held or looked at least recently, of the largest holder.
+    /// The least recently taken or examined place of the largest holder.
     pub fn first_to_go(&self) -> Option<u32> {
         let (_, owner) = self.largest(NONE)?;
         Some(self.nodes[self.address_of(owner) as usize].first)
@@ -221,7 +226,7 @@ impl Shares {
                 found = at;
             }
         }
-        // The others have their turn before these are looked at again.
+        // The other places are examined before these are again.
         self.nodes[node].first = self.links[at as usize].after;
         found
     }

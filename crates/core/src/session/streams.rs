@@ -1,5 +1,5 @@
-//! The streams of records of one source at its monitor: chunks that have come, in any order, until the
-//! application is done with the records, which it gets in order.
+//! The streams of records of one source at its monitor: holds chunks, which arrive in any order,
+//! until the application has processed their records, which it receives in order.
 //!
 //! ```text
 //!      done      handed out      whole records     a record begins         missing   out of order
@@ -7,9 +7,9 @@
 //!             cursor         given              complete                contiguous
 //! ```
 //!
-//! All that is held is charged to the [`Budget`] of states in parts, and each stream is bounded by
-//! [`RecordChunk::WINDOW`]. If the budget is used up, the lowest missing chunk takes the place of the highest
-//! ones, as otherwise several streams could wait for each other.
+//! All held chunks are charged to the [`Budget`] of states in parts, and each stream is bounded by
+//! [`RecordChunk::WINDOW`]. If the budget is used up, the lowest missing chunk replaces the highest
+//! ones, as otherwise several streams could wait for each other (deadlock).
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -26,45 +26,46 @@ use crate::state::Budget;
 use crate::unit::{Span, Time};
 use crate::wire::{OffsetEstimate, RecordChunk, StateId, StreamId, TopicStream, Update};
 
-/// A record that the application gets.
+/// A record as delivered to the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenRecord {
-    /// The number of its first chunk: those of later records of the stream are greater.
+    /// The number of its first chunk; later records of the stream have greater numbers.
     pub number: u64,
-    /// How far the application is once it is done with it. Written down by then, it makes each record reach the
-    /// application once over a restart of the monitor.
+    /// The cursor after this record is processed. If the application stores it by then, each record
+    /// reaches the application exactly once across a restart of the monitor.
     pub cursor: Cursor,
     /// When it was generated, on the source's clock.
     pub generated_at: Time,
-    /// Its age, by the source's clock and the clocks' offset, as that of a state; `None` until an update of the
-    /// session has carried the offset. It does not count time for which the source's clock stood still, and no
-    /// maximum age withholds a record. Its uncertainty is [`Span::MAX`] if the source knows no bound, as of a
-    /// record from before its machine slept.
+    /// Its age, by the source's clock and the clock offset, as that of a state; `None` until an
+    /// update of the session has carried the offset. It excludes time for which the source's clock
+    /// stopped, and no maximum age withholds a record. Its uncertainty is [`Span::MAX`] if the
+    /// source knows no bound, as for a record from before its machine slept.
     pub age: Option<StateAge>,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
 impl TakenRecord {
-    /// By how much the estimate of its age can be too low, but for the drift of clocks over that age, which each
-    /// further monitor counts itself: what a relay adds to the error of its own session
-    /// ([`Source::handle_label_error`](super::Source::handle_label_error)). Zero if no bound is known: such a
-    /// record leaves no state beside it without one.
+    /// The maximum error by which the estimate of its age can be too low, without the clock drift
+    /// over that age, which each further monitor adds itself. A relay adds it to the error of its
+    /// own session ([`Source::handle_label_error`](super::Source::handle_label_error)). Zero if no
+    /// bound is known, so that such a record does not make the ages of states in the same update
+    /// unbounded.
     pub fn label_error(&self) -> Span {
         let bounded = self.age.filter(|age| age.uncertainty < Span::MAX);
         bounded.map_or(Span::ZERO, |age| age.uncertainty - drift(age.estimate))
     }
 }
 
-/// What is known of the next record of a topic before it is handed out.
+/// Information on the next record of a topic before it is handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextRecord {
     /// Its stream.
     pub stream: StreamId,
     /// The number of its first chunk.
     pub number: u64,
-    /// The application is done with all chunks below. It has those between this and `number`, maybe of another
-    /// session.
+    /// The application has processed all chunks below this number, and has received those between
+    /// this and `number`, possibly in another session.
     pub done: u64,
     /// Its length in bytes.
     pub len: usize,
@@ -72,27 +73,28 @@ pub struct NextRecord {
     pub is_age_known: bool,
 }
 
-/// Chunks from the cursor on that can be held: more would be beyond the window, whatever their length.
+/// The maximum number of chunks from the cursor on that can be held: more would be beyond the
+/// window at any length.
 const MAX_AHEAD: u64 = (RecordChunk::WINDOW / RecordChunk::COST) as u64;
 
-/// Chunks of the longest record.
+/// The maximum number of chunks of a record.
 const MAX_CHUNKS: u64 = (RecordChunk::MAX_RECORD / RecordChunk::MAX_LEN) as u64;
 
-/// What a chunk costs besides its bytes: with its place in a tree, of which the nodes may be half empty, and
-/// what an allocator adds.
+/// The memory of a chunk in addition to its bytes: with its entry in a tree, whose nodes may be
+/// half empty, and the allocator's overhead.
 const COST_OF_CHUNK: usize = 2 * (size_of::<Held>() + size_of::<u64>()) + 16;
 
-/// What a stream costs besides its name and its chunks.
+/// The memory of a stream in addition to its name and its chunks.
 const COST: usize = 2 * size_of::<Stream>() + nameless::COST;
 
-/// A chunk that has come.
+/// A received chunk.
 #[derive(Debug)]
 struct Held {
     bytes: Box<[u8]>,
     is_last: bool,
     generated_at: Time,
     since: Option<Since>,
-    /// When the record was generated, on the monitor's clock, and by how much that may be wrong.
+    /// When the record was generated, on the monitor's clock, and the error of that time.
     estimate: Option<(Time, Span)>,
 }
 
@@ -108,7 +110,7 @@ impl Held {
         Self { bytes: chunk.bytes.into(), is_last, generated_at, since, estimate }
     }
 
-    /// Of a chunk that came without the clocks' offset, by the one that is known since.
+    /// For a chunk that arrived without the clock offset, uses the offset known since.
     fn age(&self, now: Time, known: Option<&Known>) -> Option<StateAge> {
         let (estimate, since) = match (self.estimate, known) {
             (None, Some(known)) => known.judge(self.generated_at, now),
@@ -123,7 +125,7 @@ impl Held {
     }
 }
 
-/// The clocks' offset, as of the last update of the session with one.
+/// The clock offset of the last update of the session with one.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     sent_at: Time,
@@ -131,7 +133,8 @@ struct Known {
 }
 
 impl Known {
-    /// When a record was generated, on the monitor's clock, with the error, and after which moment for sure.
+    /// When a record was generated, on the monitor's clock, with the error, and a lower bound of
+    /// that time.
     fn judge(&self, generated_at: Time, now: Time) -> (Option<(Time, Span)>, Option<Since>) {
         let Self { sent_at, offset } = *self;
         let id = StateId { age: sent_at.since(generated_at), ..StateId::FRESH };
@@ -150,11 +153,11 @@ struct Stream {
     complete: u64,
     contiguous: u64,
     chunks: BTreeMap<u64, Held>,
-    /// What was found of the next record, but for what changes.
+    /// The cached information on the next record, without the parts that change.
     next: Option<NextRecord>,
-    /// What they count for the window.
+    /// Their size in the window.
     bytes: usize,
-    /// What the budget is charged.
+    /// The bytes charged to the budget.
     share: usize,
 }
 
@@ -170,7 +173,7 @@ impl Stream {
             large.records.repeated += 1;
             return Arrival::Part;
         }
-        // Numbers follow from lengths: a relay cuts the record into the same chunks again.
+        // Numbers are determined by lengths, as a relay cuts the record into the same chunks again.
         let is_short = bytes.len() < RecordChunk::MAX_LEN && !chunk.is_last;
         if is_short || bytes.len() > RecordChunk::MAX_LEN {
             large.records.bad += 1;
@@ -190,10 +193,12 @@ impl Stream {
         if self.chunks.contains_key(&number) { Arrival::Part } else { Arrival::NoRoom }
     }
 
-    /// Charges the budget for a chunk; whether there is room, which the lowest missing one makes.
+    /// Charges the budget for a chunk; returns whether there is room. The lowest missing chunk
+    /// displaces others if necessary.
     fn charge(&mut self, chunk: &RecordChunk<'_>, budget: &mut Budget) -> bool {
         let mut wanted = self.share + chunk.bytes.len() + COST_OF_CHUNK;
-        // Of the highest ones as many give way as are needed, in one step: what was freed is not lost to others.
+        // As many of the highest chunks are dropped as needed, in one step, so that no other party
+        // takes the freed room.
         let is_lowest = chunk.number == self.contiguous;
         let higher =
             self.chunks.range((Excluded(chunk.number), Unbounded)).rev().filter(|_| is_lowest);
@@ -213,12 +218,13 @@ impl Stream {
         let held = self.chunks.remove(&number)?;
         self.bytes -= RecordChunk::cost(held.bytes.len());
         let kept = self.share - held.bytes.len() - COST_OF_CHUNK;
-        // Less always fits.
+        // A reduction always succeeds.
         let _ = budget.resize(&mut self.share, kept);
         Some(held)
     }
 
-    /// Whether there are more whole records now. A chunk with which a record is too long is dropped.
+    /// Advances to complete records; returns whether there are more now. A chunk that makes a
+    /// record too long is dropped.
     fn advance(&mut self, large: &mut LargeStates) -> bool {
         let before = self.complete;
         while let Some(held) = self.chunks.get(&self.contiguous) {
@@ -235,7 +241,7 @@ impl Stream {
         self.complete > before
     }
 
-    /// The source has no chunk below `first` any more.
+    /// The source no longer has chunks below `first`.
     fn skip(&mut self, first: u64, large: &mut LargeStates) {
         if first <= self.cursor {
             return;
@@ -258,7 +264,7 @@ impl Stream {
         if number >= *complete {
             return None;
         }
-        // A driver without room asks often, and a record can have thousands of chunks.
+        // Cached: a driver without room asks often, and a record can have thousands of chunks.
         let next = match next {
             Some(next) if next.number == number => next,
             next => {
@@ -305,7 +311,8 @@ impl Stream {
         Some(TakenRecord { number, cursor, generated_at, age, bytes })
     }
 
-    /// The application is done with all below `next`, which it may have got in a former session.
+    /// The application has processed all chunks below `next`, possibly received in a former
+    /// session.
     fn on_done(&mut self, next: u64, large: &mut LargeStates) {
         if next <= self.cursor {
             return;
@@ -318,12 +325,12 @@ impl Stream {
         (self.complete, self.contiguous) = (self.complete.max(next), self.contiguous.max(next));
         self.advance(large);
         if self.complete > self.given {
-            // Also where they were there before: a driver that had no room for them may have some now.
+            // Reported again, as a driver that had no room for them may have some now.
             large.changes.push(Change::Record(self.topic));
         }
     }
 
-    /// The application has dropped what it was given and is not done with.
+    /// The application has dropped records that were handed out and not processed.
     fn give_again(&mut self, changes: &mut Vec<Change>) {
         self.given = self.cursor;
         if self.complete > self.given {
@@ -341,8 +348,8 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// A topic that has this name has this stream. Gives whether there is room for it: a topic has one stream
-    /// in a session.
+    /// The topic with this name has this stream. Returns whether there is room for it: a topic has
+    /// one stream per session.
     pub(super) fn announce(
         &mut self,
         (source, name): (&str, &str),
@@ -384,8 +391,8 @@ impl Streams {
         true
     }
 
-    /// An update has come, which may carry the clocks' offset. With the first one, the age of records that have come
-    /// before is known.
+    /// An update has arrived, which may carry the clock offset. With the first one, the ages of
+    /// earlier records become known.
     pub(super) fn note_clock_offset(&mut self, update: &Update<'_>, changes: &mut Vec<Change>) {
         let Some(offset) = update.clock_offset else { return };
         let known = Known { sent_at: update.sent_at, offset };
@@ -431,8 +438,8 @@ impl Streams {
         self.all[place].peek(self.known.as_ref())
     }
 
-    /// A stream is as far as is known of it: a source without a name that is restarted has it in two sessions
-    /// until the former one ends. Gives its place.
+    /// Updates a stream to its cursor, as a restarted source without a name has the same stream in
+    /// two sessions until the former one ends. Returns its index.
     pub(super) fn sync(
         &mut self,
         (source, topic): (&str, u16),
@@ -447,13 +454,14 @@ impl Streams {
         Some(place)
     }
 
-    /// The application is done with the records up to this cursor; whether the stream is there.
+    /// The application has processed the records up to this cursor; returns whether the stream is
+    /// there.
     pub(super) fn on_done(&mut self, cursor: &Cursor, large: &mut LargeStates) -> bool {
         self.find(cursor).map(|stream| stream.on_done(cursor.next, large)).is_some()
     }
 
-    /// The application has dropped what it was given of the stream of this cursor and is not done with; whether
-    /// the stream is there.
+    /// The application has dropped records of this cursor's stream that were handed out and not
+    /// processed; returns whether the stream is there.
     pub(super) fn give_again(&mut self, cursor: &Cursor, changes: &mut Vec<Change>) -> bool {
         self.find(cursor).map(|stream| stream.give_again(changes)).is_some()
     }
@@ -464,12 +472,12 @@ impl Streams {
         self.all.iter_mut().find(is_it)
     }
 
-    /// The chunks that the application is done with.
+    /// The number below which the application has processed all chunks.
     pub(super) fn cursor(&self, topic: u16) -> Option<u64> {
         self.place(topic).ok().map(|place| self.all[place].cursor)
     }
 
-    /// The session ends: what is not taken comes again.
+    /// The session ends: records that were not taken will be sent again.
     pub(super) fn release(&mut self, source: &str, large: &mut LargeStates) {
         for mut stream in self.all.drain(..) {
             large.budget.release(&mut stream.share);

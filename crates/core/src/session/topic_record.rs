@@ -1,13 +1,13 @@
-//! What a monitor holds of the topics of one source, besides the state of the first one.
+//! A monitor's memory of the topics of one source, in addition to the state of the first one.
 //!
-//! All of it is charged to the [`Budget`] of states in parts: a session costs little more than before until
-//! it has shown topics, and what all sessions together may take for these is bounded.
+//! All of it is charged to the [`Budget`] of states in parts: a session costs little more than
+//! without topics until it sends topics, and the memory of all sessions for topics is bounded.
 //!
-//! **Keys.** A number can be that of one key after another. The first update that names a key, its name frame
-//! says which, begins the key's **life**: frames with lower numbers are of a former one and change nothing.
-//! Of a key that was removed, the number of the removal alone is kept, so that no late state brings it back;
-//! names of that life or an earlier one change nothing either. So any order of updates, and any number of
-//! copies, leads to the same keys.
+//! **Keys.** A number can be reused for another key. The first update that names a key (its number
+//! is in the name frame) begins the key's **life**: frames with lower numbers belong to a former
+//! key and are ignored. Of a removed key, only the number of the removal is kept, so that no late
+//! state restores it; names of that life or an earlier one are ignored too. So any order of
+//! updates, with any number of copies, leads to the same keys.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,31 +23,32 @@ use crate::state::Budget;
 use crate::unit::{Span, Time};
 use crate::wire::{Frame, Opening, TopicKey, TopicName};
 
-/// What the deadline of a topic costs at most, besides its names, in bytes.
+/// The maximum memory of a topic's deadline, in addition to its names, in bytes.
 pub(super) const DEADLINE_COST: usize = 512;
 
-/// What a record costs besides its state, in bytes: with its places in two lists that grow by doubling, its
-/// deadline, and the longest name and key, so that no state is without a name for want of room.
+/// The memory of a record in addition to its state, in bytes: with its entries in two lists that
+/// grow by doubling, its deadline, and the longest name and key, so that there is always room for a
+/// state's name.
 const COST: usize = size_of::<TopicRecord>()
     + 2 * (size_of::<usize>() + size_of::<u16>())
     + DEADLINE_COST
     + Opening::MAX_NAME
     + TopicKey::MAX_LEN;
 
-/// What is kept of a key that is removed, in bytes. Less than [`COST`], so that there is always room for it.
+/// The memory of a removed key, in bytes. Less than [`COST`], so that there is always room for it.
 const COST_OF_REMOVED: usize = 2 * size_of::<(u16, u64)>();
 
 /// The newest state of one topic, or of one key.
 #[derive(Debug)]
 pub struct TopicRecord {
     number: u16,
-    /// Its name; empty until it has come.
+    /// Its name; empty until it has arrived.
     name: Box<str>,
-    /// Which key of the topic; empty if it has none.
+    /// Its key; empty if the topic has none.
     key: Box<[u8]>,
-    /// States with lower numbers are of former keys.
+    /// States with lower numbers belong to former keys.
     life: u64,
-    /// The last update, plus 1, of which a fresh state was reported.
+    /// The last update whose fresh state was reported, plus 1.
     reported: u64,
     payload: Vec<u8>,
     state_number: u64,
@@ -85,12 +86,12 @@ impl TopicRecord {
         self.number
     }
 
-    /// Its name; empty until it has come.
+    /// Its name; empty until it has arrived.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Which key of its topic; `None` if the topic has no keys, or before the name has come.
+    /// Its key; `None` if the topic has no keys, or before the name has arrived.
     pub fn key(&self) -> Option<&[u8]> {
         (!self.key.is_empty()).then_some(&self.key)
     }
@@ -101,7 +102,7 @@ impl TopicRecord {
         Some(Latest { payload, age: self.bounded_age(now) })
     }
 
-    /// Its newest state; `None` if there is none, or if it is withheld.
+    /// Its newest state; `None` without a state, or if it is withheld.
     pub fn payload(&self) -> Option<&[u8]> {
         (self.has_state() && !self.is_withheld()).then_some(&self.payload)
     }
@@ -126,17 +127,18 @@ impl TopicRecord {
         self.generated_at
     }
 
-    /// The age of the newest state; `None` until an update has carried it together with the clocks' offset.
+    /// The age of the newest state; `None` until an update has carried it together with the clock
+    /// offset.
     pub fn state_age(&self, now: Time) -> Option<Span> {
         if self.flags & AGE_KNOWN != 0 { self.age.age(now) } else { None }
     }
 
-    /// The age over time, from updates that carried the clocks' offset.
+    /// The age over time, from updates that carried the clock offset.
     pub fn age(&self) -> &AgeProcess {
         &self.age
     }
 
-    /// States that were the freshest when they came, or were complete.
+    /// States that were the freshest on arrival, or on completion.
     pub fn fresh(&self) -> u64 {
         self.fresh
     }
@@ -168,7 +170,7 @@ impl TopicRecord {
     }
 }
 
-/// Updates with a state for which there was no room: the newest, and which of the 64 before it.
+/// Updates with a state for which there was no room: the newest one, and which of the 64 before it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Refused {
     newest: Option<u64>,
@@ -191,7 +193,7 @@ impl Refused {
         }
     }
 
-    /// Whether an update is one of them, and which of the 64 before it are.
+    /// Whether an update was refused, and which of the 64 before it were.
     pub(super) fn of(&self, seq: u64) -> (bool, u64) {
         let Some(newest) = self.newest else { return (false, 0) };
         let is_in = |of: u64| match newest.checked_sub(of) {
@@ -207,17 +209,17 @@ impl Refused {
 /// The topics and keys of one source, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct TopicRecords {
-    /// Boxed, so that little moves when a new one is put between others.
+    /// Boxed, so that an insertion moves little memory.
     #[expect(clippy::vec_box, reason = "a record has hundreds of bytes")]
     all: Vec<Box<TopicRecord>>,
-    /// The numbers of those with a name, in the order of names and keys.
+    /// The numbers of records with a name, in the order of names and keys.
     by_name: Vec<u16>,
-    /// The numbers of those that are removed, each with that of the removal.
+    /// The numbers of removed keys, each with the number of its removal.
     removed: Vec<(u16, u64)>,
     refused: Refused,
     /// Whether the age of a state may be unknown.
     lacks_ages: bool,
-    /// What the budget is charged for records.
+    /// The bytes charged to the budget for records.
     share: usize,
 }
 
@@ -235,12 +237,12 @@ impl TopicRecords {
         self.refused.insert(seq);
     }
 
-    /// A state has come without the clocks' offset.
+    /// A state has arrived without the clock offset.
     pub(super) fn lacks_ages(&mut self) {
         self.lacks_ages = true;
     }
 
-    /// An update has come, which may carry the clocks' offset.
+    /// An update has arrived, which may carry the clock offset.
     pub(super) fn learn_ages(&mut self, by: &By<'_>, changes: &mut Vec<Change>) {
         let Some(offset) = by.update.clock_offset.filter(|_| self.lacks_ages) else { return };
         self.lacks_ages = false;
@@ -260,11 +262,12 @@ impl TopicRecords {
         Some(&mut self.all[place].flags)
     }
 
-    /// The name of a topic or a key, if it can be used as a file name and a label and no other has it. That
-    /// of a topic is final; a number can be that of another key in a later life.
+    /// Sets the name of a topic or a key, if it can be used as a file name and a label and is not
+    /// in use. The name of a topic is final; a number can be reused for another key in a later
+    /// life.
     pub(super) fn on_name(&mut self, seq: u64, name: TopicName<'_>, large: &mut LargeStates) {
         let TopicName { topic, name, key, .. } = name;
-        // The first topic's states are elsewhere.
+        // The first topic's states are in the record.
         if name.is_empty() || !Opening::is_plain_name(name) || (topic == 0 && key.is_some()) {
             return;
         }
@@ -280,7 +283,8 @@ impl TopicRecords {
                 }
                 return;
             }
-            // A key that went on under another number, of which the monitor has heard before a restart.
+            // A key that has another number now, whose former number the monitor knew before the
+            // source's restart.
             Ok(number) if self.get(number).is_some_and(|other| other.life < life) => {
                 self.remove(number, None, large);
             }
@@ -308,7 +312,7 @@ impl TopicRecords {
         self.by_name.insert(by_name, topic);
     }
 
-    /// A frame of a topic or a key has come, other than a name.
+    /// A frame of a topic or a key has arrived, other than a name.
     pub(super) fn on_frame(
         &mut self,
         by: &By<'_>,
@@ -346,7 +350,7 @@ impl TopicRecords {
         arrival
     }
 
-    /// A key is removed, which is newer than all its states with lower numbers.
+    /// A key is removed; the removal is newer than all its states with lower numbers.
     fn on_removed(&mut self, topic: u16, number: u64, large: &mut LargeStates) -> Arrival {
         match self.get(topic) {
             Some(record) => {
@@ -361,7 +365,8 @@ impl TopicRecords {
         }
     }
 
-    /// Drops a record: its key is removed, by a frame of this number, or goes on under another one.
+    /// Drops a record: its key is removed, by a frame of this number, or continues under another
+    /// number.
     fn remove(&mut self, topic: u16, by: Option<u64>, large: &mut LargeStates) {
         let Ok(place) = self.place(topic) else { return };
         if let Ok(by_name) = self.place_of_name(&self.all[place].name, &self.all[place].key) {
@@ -371,9 +376,9 @@ impl TopicRecords {
         gone.large.release(&mut large.budget);
         let is_noted = self.removed_at(topic).is_some();
         let kept = self.share - COST + if is_noted { 0 } else { COST_OF_REMOVED };
-        // Less always fits.
+        // A reduction always succeeds.
         let _ = large.budget.resize(&mut self.share, kept);
-        // Frames of this life, or from before the number was another key's, are late from now on.
+        // Frames of this life, and of earlier keys with this number, count as late from now on.
         let last = gone.life.max(by.or(gone.state_number()).unwrap_or(0));
         self.set_removed(topic, last);
         large.changes.push(Change::Dropped(topic));
@@ -393,7 +398,7 @@ impl TopicRecords {
         Arrival::Part
     }
 
-    /// The budget is charged for it.
+    /// Notes a removal, which is charged to the budget.
     fn set_removed(&mut self, topic: u16, number: u64) {
         match self.removed.binary_search_by_key(&topic, |(topic, _)| *topic) {
             Ok(place) => self.removed[place].1 = self.removed[place].1.max(number),
@@ -406,7 +411,7 @@ impl TopicRecords {
         Some(self.removed[place].1)
     }
 
-    /// Drops all but the name of the first topic: whose state the record goes on to hold.
+    /// Drops everything except the name of the first topic, whose state the record keeps.
     pub(super) fn release(&mut self, budget: &mut Budget) {
         self.all.iter_mut().for_each(|topic| topic.large.release(budget));
         budget.release(&mut self.share);
@@ -416,12 +421,12 @@ impl TopicRecords {
         *self = Self { all: first.into_iter().collect(), by_name, ..Self::default() };
     }
 
-    /// Whether nothing has come of any topic.
+    /// Whether no frame of any topic has arrived.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The place of a topic, which is new if need be; `None` if there is no room for it.
+    /// The index of a topic, which is added if it is new; `None` if there is no room for it.
     fn find(&mut self, number: u16, budget: &mut Budget) -> Option<usize> {
         match self.place(number) {
             Ok(place) => Some(place),
@@ -444,7 +449,7 @@ impl TopicRecords {
         self.all.binary_search_by_key(&number, |topic| topic.number())
     }
 
-    /// The place of a name in the list of them, or where it would be.
+    /// The index of a name in the list of names, or where it would be inserted.
     fn place_of_name(&self, name: &str, key: &[u8]) -> Result<usize, usize> {
         let named = |number: &u16| {
             self.get(*number).map_or(("", &[][..]), |topic| (&*topic.name, &*topic.key))

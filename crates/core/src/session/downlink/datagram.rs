@@ -1,14 +1,14 @@
-//! A datagram of a downlink as the transport hands it to an endpoint.
+//! A datagram of a downlink as delivered to an endpoint by the transport.
 
 use crate::dscp::Dscp;
 use crate::session::Datagram;
 use crate::unit::Time;
 
-/// A datagram that has arrived. Bytes alone are a datagram that arrived just now, with an unknown code
-/// point.
+/// A received datagram. One made from bytes alone arrives at the time of the call, with an unknown
+/// code point.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivedDatagram<'a> {
-    /// What the transport carried.
+    /// The bytes of the datagram.
     pub bytes: &'a [u8],
     /// Its code point, if the transport reports it.
     pub dscp: Option<Dscp>,
@@ -18,7 +18,7 @@ pub struct ReceivedDatagram<'a> {
 }
 
 impl<'a> ReceivedDatagram<'a> {
-    /// One that arrived at this time.
+    /// A datagram that arrived at this time.
     pub fn at(received_at: Time, datagram: impl Into<Datagram<'a>>) -> Self {
         let Datagram { bytes, dscp } = datagram.into();
         Self { bytes, dscp, received_at: Some(received_at) }

@@ -21,12 +21,12 @@ pub(super) enum Pending {
     Done,
 }
 
-/// One per client: it holds one payload at most.
+/// The feed of one client: it holds at most one payload.
 #[derive(Debug)]
 pub(super) struct Feed {
     /// Whether the driver has been asked and has not answered.
     is_asked: bool,
-    /// Whether the driver has said that there is nothing more.
+    /// Whether the driver has reported that there is nothing more.
     is_over: bool,
     pending: Pending,
     payload: Vec<u8>,
@@ -47,25 +47,25 @@ impl Feed {
         (self.is_asked, self.is_over) = (false, false);
     }
 
-    /// There is nothing to send at the moment, or nothing any more.
+    /// There is nothing to send at present, or nothing any more.
     pub(super) fn on_nothing(&mut self, is_over: bool) {
         (self.is_asked, self.is_over) = (false, is_over);
     }
 
-    /// The next packet has this payload. It takes the place of a keep-alive that has not left.
+    /// The next packet has this payload. It replaces a pending keep-alive.
     pub(super) fn put(&mut self, payload: &[u8]) {
         self.payload.clear();
         self.payload.extend_from_slice(payload);
         (self.is_asked, self.is_over, self.pending) = (false, false, Pending::Payload);
     }
 
-    /// The client is to hear of the server.
+    /// A keep-alive, or the close, is due.
     pub(super) fn keep_alive(&mut self) {
         self.is_asked = false;
         self.pending = if self.is_over { Pending::Done } else { Pending::KeepAlive };
     }
 
-    /// What was pending leaves.
+    /// Takes the pending packet, which is sent now.
     pub(super) fn take(&mut self) -> Pending {
         core::mem::replace(&mut self.pending, Pending::Nothing)
     }
@@ -78,7 +78,7 @@ impl Feed {
         self.pending
     }
 
-    /// That of [`Pending::Payload`].
+    /// The payload of [`Pending::Payload`].
     pub(super) fn payload(&self) -> &[u8] {
         &self.payload
     }

@@ -6,30 +6,30 @@
 //!    │ ──────────────── challenge ────────────────────► │ (where addresses can be forged)
 //!    │ ◄─────────────── join, with the cookie ───────── │
 //!  law.rate() ────────── packet, packet, … ───────────► │ counter.on_packet()
-//!    │ ◄─────────────── report ──────────────────────── │ counter.report(), once an interval
+//!    │ ◄─────────────── report ──────────────────────── │ counter.report(), once per interval
 //!  law.on_report()                                      │
 //! ```
 //!
 //! Both are state machines without clock or socket, with the contract of every endpoint of
-//! [`session`](crate::session). Packets to a client leave evenly spaced. Clients
-//! report when the server's clock, which packets show, passes a multiple of the interval: so all of
-//! them tell of the same time, although their clocks have nothing in common.
+//! [`session`](crate::session). Packets to a client are sent evenly spaced. Clients report when the
+//! server's clock, which packets carry, passes a multiple of the interval: so all reports cover the
+//! same period, although the clients' clocks are not synchronised.
 //!
-//! # Strangers
+//! # Untrusted peers
 //!
-//! - Before an address has shown a cookie the server keeps nothing of it, and answers with fewer
-//!   bytes than came.
-//! - A report counts only if it shows when one of the last [`REMEMBERED`] packets was sent: who does
-//!   not get the packets cannot speak for the client, nor keep them flowing. It comes from the
-//!   address that joined; from elsewhere it is answered by a challenge, so that packets cannot be
-//!   led to somebody who has not asked for them.
-//! - A session stays with the token that began it: to know its name is not enough to have its
-//!   packets led elsewhere.
-//! - Of reports that come faster than four an interval the rest is left aside.
-//! - What is held for sending is bounded: one payload per client, 1024 answers, a close per client; and
-//!   so are the events that a driver has not polled.
-//! - A client is a station of the law. Who joins several times gets as many stations' shares; tokens
-//!   say who may join at all.
+//! - Until an address has returned a cookie, the server keeps no state of it, and answers with
+//!   fewer bytes than it received.
+//! - A report counts only if it contains the sending time of one of the last [`REMEMBERED`]
+//!   packets: a host that does not receive the packets cannot impersonate the client, nor keep them
+//!   flowing. A report must come from the address that joined; from another address it is answered
+//!   by a challenge, so that packets cannot be redirected to a host that has not requested them.
+//! - A session is bound to the token that began it: knowing its id is not enough to redirect its
+//!   packets.
+//! - Reports beyond four per interval are ignored.
+//! - The output queue is bounded: one payload per client, 1024 answers, one close per client; and
+//!   so are the unpolled events.
+//! - A client is a station of the law. A host that joins several times gets several stations'
+//!   shares; tokens control which hosts may join.
 
 mod client;
 mod datagram;

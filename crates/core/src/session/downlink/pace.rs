@@ -1,28 +1,28 @@
-//! When a client's next packet is due.
+//! Pacing: when a client's next packet is due.
 
 use crate::unit::{Span, Time};
 
-/// A late driver may make up this many packets, however slow they are: at a low rate the driver
-/// wakes for each single packet, and would lose the time of several each time. Fewer than a frame has.
+/// A late driver may make up this many packets at any rate: at a low rate the driver wakes for each
+/// single packet, and would lose the time of several packets each time. Fewer than a frame has.
 const BURST: u64 = 6;
 
 /// Spaces packets evenly.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     due: Time,
-    /// There was nothing to send.
+    /// Whether there is nothing to send.
     is_idle: bool,
-    /// The time in which more could have been sent, so far.
+    /// The total time so far in which more could have been sent.
     given_up: Span,
 }
 
 impl Pace {
-    /// The first packet may leave at once.
+    /// The first packet may be sent at once.
     pub(super) fn new(now: Time) -> Self {
         Self { due: now, is_idle: false, given_up: Span::ZERO }
     }
 
-    /// A packet has left that takes the path so long. What the driver was late is made up, up to
+    /// A packet with the transmission time `takes` was sent. The driver's delay is made up, up to
     /// `catch_up` or [`BURST`] packets, whichever is longer.
     pub(super) fn on_sent(&mut self, now: Time, takes: Span, catch_up: Span) {
         let oldest = Time::ZERO + (now.since(Time::ZERO) - catch_up.max(takes * BURST));
@@ -37,13 +37,13 @@ impl Pace {
 
     pub(super) fn on_something_to_send(&mut self, now: Time) {
         if self.is_idle {
-            // The time without packets is no credit.
+            // Idle time gives no credit.
             self.give_up_until(now);
             self.is_idle = false;
         }
     }
 
-    /// For how long more could have been sent, in all, because the driver was late or had nothing to
+    /// The total time in which more could have been sent, but the driver was late or had nothing to
     /// send.
     pub(super) fn given_up(&self) -> Span {
         self.given_up
@@ -81,10 +81,10 @@ mod tests {
             assert_eq!(pace.due(), Some(us(next)));
         }
         assert_eq!(pace.given_up(), Span::ZERO);
-        // A millisecond late: six packets of it are made up, the rest is gone.
+        // A millisecond late: six packets are made up, the rest is lost.
         pace.on_sent(us(2_400), takes, catch_up);
         assert_eq!((pace.due(), pace.given_up()), (Some(us(1_900)), Span::from_micros(400)));
-        // Of packets that take less, as much as they take in 250 µs.
+        // With shorter packets, 250 µs are made up.
         pace.on_sent(us(3_000), Span::from_micros(10), catch_up);
         assert_eq!((pace.due(), pace.given_up()), (Some(us(2_760)), Span::from_micros(1_250)));
     }

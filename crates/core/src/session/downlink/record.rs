@@ -1,4 +1,4 @@
-//! What a server of packets holds of a client.
+//! The record of a client at its server of packets.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -13,39 +13,40 @@ use crate::unit::{Span, Time};
 use crate::wire::{Join, Report, SessionId};
 use crate::wlan::{self, StationId};
 
-/// How many packets of a client are remembered: the last second at 200 Mbit/s. 192 kB a client.
+/// The number of packets remembered per client: the last second at 200 Mbit/s. 192 kB per client.
 pub const REMEMBERED: usize = 16_384;
 
-/// Finds a client in its server as long as it is there.
+/// The key of a client in its server, valid as long as the client is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientKey(pub(super) u32);
 
 impl ClientKey {
-    /// A small number, given anew when a client has gone: an index for tables beside the server's.
+    /// A small number, as an index for the caller's own tables. It is reused after a client has
+    /// left.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The client as the law knows it.
+    /// The client's station number in the law.
     pub fn station(self) -> StationId {
         StationId(self.0)
     }
 }
 
-/// One client as its server sees it.
+/// One client at its server.
 #[derive(Debug)]
 pub struct ClientRecord<P> {
-    /// How many clients had come, with it. Unlike its session, others may know it.
+    /// The running number of the client. Unlike its session, it is not secret.
     pub number: u64,
-    /// Its session. Who knows it and has its token can lead its packets elsewhere.
+    /// Its session. An attacker who knows it and has its token can redirect its packets.
     pub session: SessionId,
-    /// Where its packets go.
+    /// The destination of its packets.
     pub peer: P,
-    /// The name that it gave itself; may be empty.
+    /// The name given by the client; may be empty.
     pub name: Box<str>,
-    /// When it came.
+    /// When it joined.
     pub joined_at: Time,
-    /// When it was last heard.
+    /// When its last message arrived.
     pub heard_at: Time,
     /// Packets written so far.
     pub packets: u64,
@@ -53,30 +54,30 @@ pub struct ClientRecord<P> {
     pub payload_bytes: u64,
     /// Reports taken so far.
     pub reports: u64,
-    /// What the last one said.
+    /// The measurements of the last report.
     pub seen: Option<wlan::Report>,
-    /// Packets that have come, as the last one said, modulo 2³².
+    /// The number of received packets by the last report, modulo 2³².
     pub received: u32,
-    /// The maximum number of packets in a frame, as the last one said.
+    /// The maximum number of packets per frame by the last report.
     pub max_packets: Option<NonZeroU16>,
-    /// The round trip of the last one, without the time that the client held it.
+    /// The round trip of the last report, without the time for which the client held it.
     pub rtt: Option<Span>,
-    /// How long the packet took of which the last one told; at most half the shortest round trip
-    /// wrong.
+    /// The one-way delay of the newest packet in the last report; the error is at most half the
+    /// minimum round trip.
     pub delay: Option<Span>,
-    /// How far the client's clock is ahead.
+    /// The offset of the client's clock.
     pub clock_offset: ClockOffset,
-    /// Whether the path keeps the code points of packets and reports.
+    /// Whether the path preserves the code points of packets and reports.
     pub marks: PathMarks,
-    /// What its session was opened with; see [`ClientRecord::credential`].
+    /// The credential of its session; see [`ClientRecord::credential`].
     pub(super) credential: u64,
     pub(super) pace: Pace,
     pub(super) feed: Feed,
-    /// When it was sent a close last, as there is nothing more to send.
+    /// When the last close was sent to it, as there is nothing more to send.
     pub(super) closed_at: Option<Time>,
     /// When the last packets were sent, the oldest first.
     sent_at: VecDeque<Time>,
-    /// What had been given up before each of them ([`Pace::given_up`]), in µs modulo 2³².
+    /// [`Pace::given_up`] before each of them, in µs modulo 2³².
     given_up: VecDeque<u32>,
     /// When the last report was taken, its newest packet, and its number.
     pub(super) reported: Option<(Time, u64, u32)>,
@@ -114,8 +115,9 @@ impl<P> ClientRecord<P> {
         }
     }
 
-    /// The credential that opened its session: that of [`Access`](crate::session::Access), otherwise a
-    /// keyed digest of the token. Clients that show another credential cannot join the session.
+    /// The credential that opened its session: that of [`Access`](crate::session::Access),
+    /// otherwise a keyed digest of the token. Clients with another credential cannot join the
+    /// session.
     pub fn credential(&self) -> u64 {
         self.credential
     }
@@ -125,26 +127,27 @@ impl<P> ClientRecord<P> {
         self.pace.is_idle()
     }
 
-    /// Whether the packet of which a report tells was sent, and then: that proves that it came.
+    /// Whether the newest packet of a report was sent at the reported time: this proves its
+    /// arrival.
     pub(super) fn has_sent(&self, report: &Report) -> bool {
         self.remembered(report.newest_seq)
             .is_some_and(|at| self.sent_at.get(at) == Some(&report.newest_sent_at))
     }
 
-    /// For how long more could have been sent, in all, until this packet was: in µs modulo 2³².
+    /// The total time up to this packet in which more could have been sent, in µs modulo 2³².
     pub(super) fn given_up_before(&self, seq: u64) -> u32 {
         self.remembered(seq).and_then(|at| self.given_up.get(at)).copied().unwrap_or_default()
     }
 
-    /// Where a packet is in the lists of the last ones.
+    /// The index of a packet in the lists of the last packets.
     fn remembered(&self, seq: u64) -> Option<usize> {
         let back = self.packets.checked_sub(seq).filter(|back| *back > 0)?;
         (self.sent_at.len() as u64).checked_sub(back).map(|at| at as usize)
     }
 
-    /// Whether a report is newer than the last one. What packet it tells of was proven; its number,
-    /// which was not, decides only between reports of the same packet: else one that was damaged on
-    /// its way would outdate all that follow.
+    /// Whether a report is newer than the last one. Its newest packet is proven; its number is not,
+    /// and is used only between reports of the same packet: otherwise a corrupted number would
+    /// outdate all following reports.
     pub(super) fn is_news(&self, report: &Report) -> bool {
         self.reported.is_none_or(|(_, seq, number)| match report.newest_seq.cmp(&seq) {
             Ordering::Equal => report.number.wrapping_sub(number).cast_signed() > 0,
@@ -152,8 +155,8 @@ impl<P> ClientRecord<P> {
         })
     }
 
-    /// A packet with so much payload leaves now. The path takes it for so long, and a late driver
-    /// makes up so much.
+    /// A packet with this payload is sent now. `takes` is its transmission time on the path;
+    /// `catch_up` is the maximum delay that a late driver may make up.
     pub(super) fn on_sent(&mut self, now: Time, payload: usize, takes: Span, catch_up: Span) {
         self.pace.on_sent(now, takes, catch_up);
         if self.sent_at.len() == REMEMBERED {
@@ -166,7 +169,7 @@ impl<P> ClientRecord<P> {
         self.payload_bytes += payload as u64;
     }
 
-    /// When an empty packet, or a close, shows the client that the server is there.
+    /// When an empty packet, or a close, is due as a keep-alive.
     pub(super) fn keep_alive_at(&self, interval: Span) -> Time {
         let last = self.sent_at.back().copied().max(self.closed_at);
         last.map_or(self.joined_at, |last| last + interval)
@@ -178,7 +181,7 @@ impl<P> ClientRecord<P> {
         due.unwrap_or_else(|| self.keep_alive_at(interval))
     }
 
-    /// When what is pending leaves.
+    /// When the pending packet is sent.
     pub(super) fn leaves_at(&self) -> Time {
         let due = self.pace.due().filter(|_| self.feed.pending() == Pending::Payload);
         due.unwrap_or(Time::ZERO)

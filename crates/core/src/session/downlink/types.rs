@@ -11,33 +11,34 @@ use crate::wire::{AckMark, Packet, ParseError};
 /// Settings of [`Server`](super::Server).
 #[derive(Debug, Clone)]
 pub struct ServerParams {
-    /// How a client shows where it is.
+    /// How a client proves its address.
     pub admission: Admission,
-    /// Tokens of which a join must show one; empty: none is asked for.
+    /// Accepted tokens, of which a join must contain one; empty: no token is required.
     pub tokens: Vec<Vec<u8>>,
-    /// How many clients there may be; at most as many as the law takes stations
-    /// ([`DownlinkParams::stations`](crate::wlan::DownlinkParams)), where it has a limit. 1024.
+    /// The maximum number of clients; at most the law's maximum number of stations
+    /// ([`DownlinkParams::max_stations`](crate::wlan::DownlinkParams)), if it has one. 1024.
     pub max_clients: usize,
-    /// Δ: how often clients shall report; the law's own.
+    /// Δ: the interval of clients' reports; that of the law.
     pub interval: Span,
-    /// Headers around a datagram, that of IP with them: the law's rates are of IP packets. 28 bytes:
-    /// UDP over IPv4.
+    /// The size of the headers around a datagram, the IP header included: the law's rates are those
+    /// of IP packets. 28 bytes: UDP over IPv4.
     pub headers: Bytes,
-    /// How late a driver may be and make it up by packets that follow closely; at low rates, six
-    /// packets. 500 µs: timers are late by a tenth of that, and six packets at 100 Mbit/s are a queue
-    /// of half a ms.
+    /// The maximum delay of a late driver that it may make up by closely spaced packets; at low
+    /// rates, six packets. 500 µs: timers are late by a tenth of that, and six packets at 100
+    /// Mbit/s are a queue of half a ms.
     pub catch_up: Span,
-    /// The longest payload of a packet, in bytes; a client's next one is held until it leaves. 65,467:
-    /// UDP over IPv4.
+    /// The longest payload of a packet, in bytes; a client's next payload is held until it is sent.
+    /// 65,467: UDP over IPv4.
     pub max_payload: usize,
-    /// A client that has not been heard for this long is forgotten; at least two intervals. 5 s: by
-    /// then a law has halved its rate several times.
+    /// A client without a message for this long is forgotten; at least two intervals. 5 s: by then
+    /// a law has halved its rate several times.
     pub idle: Span,
     /// The code point of packets. Challenges and closes are never marked.
     pub dscp: Dscp,
-    /// The code point that reports shall have; without, the client decides.
+    /// The code point requested for reports; if unset, the client decides.
     pub ack_mark: Option<AckMark>,
-    /// Whether rates are limited to what clients confirm ([`Guarded`](crate::wlan::Guarded)). By default they are.
+    /// Whether rates are limited to the rates that clients confirm
+    /// ([`Guarded`](crate::wlan::Guarded)). Default: true.
     pub guard: bool,
 }
 
@@ -62,14 +63,15 @@ impl Default for ServerParams {
 /// A datagram that a server has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerTransmit<P> {
-    /// Where it goes. An answer goes to where the datagram came from that it answers, and is not longer
-    /// than that.
+    /// The destination. An answer goes to the sender of the datagram that it answers, and is not
+    /// longer than that datagram.
     pub peer: P,
     /// Its length: it is at the front of the buffer.
     pub len: usize,
-    /// The code point with which it leaves.
+    /// Its code point.
     pub dscp: Dscp,
-    /// The client that it is for; `None` for an answer or a close of [`Server::close`](super::Server::close).
+    /// The client for which it is; `None` for an answer or a close of
+    /// [`Server::close`](super::Server::close).
     pub client: Option<ClientKey>,
 }
 
@@ -84,7 +86,7 @@ pub enum PutError {
         /// The longest that fits.
         max: usize,
     },
-    /// The payload before it has not left yet.
+    /// The previous payload was not sent yet.
     #[error("the payload before it has not left yet")]
     Occupied,
     /// The client is gone.
@@ -92,48 +94,48 @@ pub enum PutError {
     Gone,
 }
 
-/// Why a datagram was left aside.
+/// Why a datagram was ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ServerIgnored {
-    /// Not a message of ours.
+    /// Not a message of this protocol.
     #[error("not a message: {0}")]
     Unreadable(#[from] ParseError),
-    /// A message that a server has no use for.
+    /// A message that a server does not process.
     #[error("not meant for a server of packets")]
     Misplaced,
-    /// A report that is not newer than one before, or comes too soon after it.
+    /// A report that is not newer than an earlier one, or arrives too soon after it.
     #[error("a report that is old, or too many")]
     Untimely,
-    /// A report that does not show when a packet was sent that was sent.
+    /// A report without the right sending time of a sent packet.
     #[error("a report of a packet that was never sent")]
     NeverSent,
 }
 
-/// What a server has counted over all clients, those of the past included.
+/// The counters of a server over all clients, past ones included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ServerCounters {
     /// Datagrams handed in.
     pub datagrams: u64,
-    /// Clients that have come.
+    /// Clients that have joined.
     pub joined: u64,
-    /// Joins of clients that were there, from another address.
+    /// Joins of present clients from another address.
     pub moved: u64,
-    /// Clients that said that they leave.
+    /// Clients that have left with a close.
     pub left: u64,
     /// Clients forgotten because they were silent.
     pub expired: u64,
-    /// Sessions ended because their credential was revoked, or does not permit their name any more.
+    /// Sessions ended because their credential was revoked, or no longer permits their name.
     pub revoked: u64,
-    /// Reports taken.
+    /// Reports accepted.
     pub reports: u64,
     /// Challenges sent.
     pub challenged: u64,
     /// Joins refused.
     pub refused: u64,
-    /// Clients that lost their place to a newcomer of a party with fewer.
+    /// Clients displaced by a newcomer of a party with fewer places.
     pub displaced: u64,
-    /// Datagrams left aside.
+    /// Ignored datagrams.
     pub ignored: u64,
     /// Packets written.
     pub packets: u64,

@@ -1,4 +1,4 @@
-//! The end that dials: a source, and the receiver of the return direction.
+//! The dialing end: a source, and the receiver of the return direction.
 
 use alloc::vec::Vec;
 
@@ -10,24 +10,24 @@ use crate::session::monitor::{Monitor, MonitorEvent, MonitorParams};
 use crate::session::source::{Source, SourceEvent, Transmit};
 use crate::unit::Time;
 
-/// What has happened at a [`Dialer`], or is wanted of its driver.
+/// An event of a [`Dialer`], or a request to its driver.
 #[derive(Debug)]
 pub enum DialerEvent {
-    /// Of the forward direction.
+    /// An event of the forward direction.
     Source(SourceEvent),
-    /// Of the return direction.
+    /// An event of the return direction.
     Monitor(MonitorEvent<PathId>),
 }
 
-/// A source that also receives what the other end sends. It follows the contract of the endpoints of
-/// [`session`](crate::session).
+/// A source that also receives the states of the other end. It follows the contract of the
+/// endpoints of [`session`](crate::session).
 pub struct Dialer {
     source: Source,
     receiver: Receiver<PathId>,
 }
 
 impl Dialer {
-    /// A source that receives; to be called before anything was sent.
+    /// A source that receives; to be called before anything is sent.
     pub fn new(mut source: Source, params: MonitorParams, secret: Secret) -> Self {
         source.want_return();
         Self { source, receiver: Receiver::new(params, secret) }
@@ -35,10 +35,10 @@ impl Dialer {
 
     // ---- the contract ----
 
-    /// A datagram came from the peer by a path.
+    /// A datagram has arrived from the peer on a path.
     ///
     /// # Errors
-    /// [`Ignored`] says why it changed nothing.
+    /// [`Ignored`] if it had no effect.
     pub fn handle_datagram<'a>(
         &mut self,
         now: Time,
@@ -49,7 +49,7 @@ impl Dialer {
         match self.receiver.handle_datagram(now, self.source.session(), by, datagram) {
             Some(result) => {
                 if let Some(ack) = datagram.rider() {
-                    // One that says nothing new takes nothing from the update.
+                    // An ack without effect does not affect the update.
                     let _ = self.source.handle_datagram(now, by, ack);
                 }
                 Ok(result?)
@@ -58,7 +58,7 @@ impl Dialer {
         }
     }
 
-    /// Time has passed. Calls before [`Dialer::poll_timeout`] change nothing.
+    /// Time has passed. Calls before [`Dialer::poll_timeout`] have no effect.
     pub fn handle_timeout(&mut self, now: Time) {
         self.source.handle_timeout(now);
         self.receiver.handle_timeout(now);
@@ -70,8 +70,8 @@ impl Dialer {
         event.or_else(|| self.receiver.poll_event().map(DialerEvent::Monitor))
     }
 
-    /// Writes the next datagram that may leave now to the front of `out`, which grows to its length; call
-    /// it until there is none. Answers to the return direction come first.
+    /// Writes the next datagram that may be sent now to the front of `out`, which grows to its
+    /// length; call until it returns `None`. Answers to the return direction come first.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if let Some(answer) = self.receiver.poll_transmit(now, out) {
             let (path, len, dscp) = (answer.peer, answer.len, answer.dscp);
@@ -95,7 +95,7 @@ impl Dialer {
         &self.source
     }
 
-    /// The same, to hand in states and what is known of transports.
+    /// The same, to hand in states and the state of transports.
     pub fn source_mut(&mut self) -> &mut Source {
         &mut self.source
     }

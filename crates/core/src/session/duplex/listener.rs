@@ -1,4 +1,4 @@
-//! The end that listens: a monitor, and a source for each peer that has asked for states.
+//! The listening end: a monitor, and a source for each peer that wants states.
 
 use alloc::vec::Vec;
 use core::hash::Hash;
@@ -16,27 +16,28 @@ use crate::session::source::{Source, SourceEvent, Transmit};
 use crate::unit::Time;
 use crate::wire::{Heading, heading};
 
-/// What has happened at a [`Listener`], or is wanted of its driver.
+/// An event of a [`Listener`], or a request to its driver.
 #[derive(Debug)]
 pub enum ListenerEvent<P> {
-    /// Of the forward direction.
+    /// An event of the forward direction.
     Monitor(MonitorEvent<P>),
-    /// A source wants states of the return direction; once per forward session. A driver that has some
-    /// answers by [`Listener::open_return`], now or later.
+    /// A source wants states of the return direction; once per forward session. A driver that has
+    /// states answers with [`Listener::open_return`], now or later.
     ReturnWanted {
         /// Which.
         source: SourceKey,
     },
-    /// The return session towards this source has ended with the forward one, or will not be opened any more.
+    /// The return session to this source has ended with the forward one, or will not be opened any
+    /// more.
     ReturnEnded {
         /// Which.
         source: SourceKey,
     },
-    /// Of the return session towards this source: see [`Listener::return_source_mut`].
+    /// An event of the return session to this source: see [`Listener::return_source_mut`].
     Return {
         /// Which.
         source: SourceKey,
-        /// What; never [`SourceEvent::RenewTransports`].
+        /// The event; never [`SourceEvent::RenewTransports`].
         event: SourceEvent,
     },
 }
@@ -44,34 +45,35 @@ pub enum ListenerEvent<P> {
 /// A datagram of a [`Listener`], written to a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListenerTransmit<P> {
-    /// For whom.
+    /// The destination.
     pub peer: P,
     /// Its length.
     pub len: usize,
-    /// The code point with which it leaves.
+    /// Its code point.
     pub dscp: Dscp,
-    /// The source whose return session has written it; `None` for an answer. What it takes on the wire is
-    /// reported to that session ([`Source::handle_wire_bytes`]), whose limit of the bandwidth counts it.
+    /// The source whose return session has written it; `None` for an answer. Report its size on the
+    /// wire to that session ([`Source::handle_wire_bytes`]), whose bandwidth limit counts it.
     pub source: Option<SourceKey>,
 }
 
 /// A monitor that may also send states to the sources that want them. It follows the contract of the
 /// endpoints of [`session`](crate::session).
 ///
-/// There is at most one return session per source, so [`MonitorParams::max_sources`](super::super::MonitorParams)
-/// bounds them. It ends with the source's session, and its datagrams go to where the source is heard.
+/// There is at most one return session per source, so
+/// [`MonitorParams::max_sources`](super::super::MonitorParams) bounds them. It ends with the
+/// source's session, and its datagrams go to the address from which the source was last received.
 pub struct Listener<P> {
     monitor: Monitor<P>,
     returns: Option<Returns<P>>,
 }
 
 impl<P: Copy + Hash + PartialEq> Listener<P> {
-    /// A monitor that sends nothing.
+    /// A monitor without return sessions.
     pub fn new(monitor: Monitor<P>) -> Self {
         Self { monitor, returns: None }
     }
 
-    /// The same with states for the sources that want them.
+    /// The same, with return sessions for the sources that want states.
     #[must_use]
     pub fn returning(mut self) -> Self {
         self.returns = Some(Returns::new());
@@ -86,10 +88,10 @@ impl<P: Copy + Hash + PartialEq> Listener<P> {
 
     // ---- the contract ----
 
-    /// A datagram came from `peer`, as in [`Monitor::handle_checked_datagram`].
+    /// A datagram has arrived from `peer`, as in [`Monitor::handle_checked_datagram`].
     ///
     /// # Errors
-    /// [`Ignored`] says why it changed nothing.
+    /// [`Ignored`] if it had no effect.
     pub fn handle_datagram<'a>(
         &mut self,
         now: impl Into<Clocked>,
@@ -122,7 +124,7 @@ impl<P: Copy + Hash + PartialEq> Listener<P> {
                 returns.on_wanted(at.now, key, (session, seq), (peer, len));
             }
             if let Some(ack) = datagram.rider() {
-                // It is of a former session at times; the update counts all the same.
+                // The ack may belong to a former session; the update counts in any case.
                 let _ = returns.handle_rider(at.received_at, key, peer, ack);
             }
             returns.pass_ack(at.now, key, session, monitor);
@@ -130,7 +132,7 @@ impl<P: Copy + Hash + PartialEq> Listener<P> {
         Ok(result?)
     }
 
-    /// Time has passed. Calls before [`Listener::poll_timeout`] change nothing.
+    /// Time has passed. Calls before [`Listener::poll_timeout`] have no effect.
     pub fn handle_timeout(&mut self, now: Time) {
         self.monitor.handle_timeout(now);
         if let Some(returns) = &mut self.returns {
@@ -166,8 +168,8 @@ impl<P: Copy + Hash + PartialEq> Listener<P> {
         returns.poll_event().map(|(source, event)| ListenerEvent::Return { source, event })
     }
 
-    /// Writes the next datagram to the front of `out`, which grows to its length; call it until there is
-    /// none. Answers to the forward direction come first.
+    /// Writes the next datagram to the front of `out`, which grows to its length; call until it
+    /// returns `None`. Answers to the forward direction come first.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<ListenerTransmit<P>> {
         if let Some(answer) = self.monitor.poll_transmit(now, out) {
             let MonitorTransmit { peer, len, dscp } = answer;
@@ -194,12 +196,12 @@ impl<P: Copy + Hash + PartialEq> Listener<P> {
 
     // ---- return sessions ----
 
-    /// Opens the return session towards a source that wants it ([`ListenerEvent::ReturnWanted`]). If the source
-    /// was restarted since that event, and its new session wants states too, this opens the return session of the
-    /// new one: no event of this source before the call follows.
+    /// Opens the return session to a source that wants it ([`ListenerEvent::ReturnWanted`]). If the
+    /// source was restarted after that event, and its new session wants states too, this opens the
+    /// return session of the new one: no earlier event of this source follows the call.
     ///
     /// # Errors
-    /// [`ReturnError`] says why there is none.
+    /// [`ReturnError`] if it cannot be opened.
     pub fn open_return(
         &mut self,
         now: Time,
@@ -209,7 +211,7 @@ impl<P: Copy + Hash + PartialEq> Listener<P> {
         self.returns.as_mut().ok_or(ReturnError::NotWanted)?.open(now, source, params)
     }
 
-    /// The return session towards a source.
+    /// The return session to a source.
     pub fn return_source(&self, source: SourceKey) -> Option<&Source> {
         self.returns.as_ref()?.source(source)
     }
@@ -231,7 +233,7 @@ impl<P: Copy + Hash + PartialEq> Listener<P> {
         &self.monitor
     }
 
-    /// The same, for what only a monitor does.
+    /// The same, for functions that only a monitor has.
     pub fn monitor_mut(&mut self) -> &mut Monitor<P> {
         &mut self.monitor
     }

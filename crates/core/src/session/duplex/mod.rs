@@ -1,4 +1,4 @@
-//! Both directions between two hosts: either may send, whichever dials.
+//! Both directions between two hosts: either may send, independent of which one dials.
 //!
 //! ```text
 //!   dialer                                              listener
@@ -6,14 +6,15 @@
 //!   Monitor ◄── updates, opened by the forward id ──── Source       the return direction
 //! ```
 //!
-//! Each direction is an ordinary session with a law, an id and topics of its own. The return direction
-//! takes the forward one's address or connection, so it passes NATs that only the dialer can open.
+//! Each direction is an ordinary session with its own law, id and topics. The return direction uses
+//! the forward one's address or connection, so it passes NATs that only the dialer can open.
 //!
-//! An update's flag asks for the return direction, in each update: it costs no byte, and a restarted
-//! listener learns of it from the first update that it accepts. The listener opens the return session
-//! only towards a peer whose forward session is open, so its address is proven, and at the pace of
-//! openings. As token the opening shows the forward session's id, which only its two ends know; so the
-//! dialer asks for no cookie, and the return session is open half a round trip after the forward one.
+//! An update's flag asks for the return direction, in each update: it costs no byte, and a
+//! restarted listener learns of it from the first update that it accepts. The listener opens the
+//! return session only towards a peer whose forward session is open, so its address is proven, and
+//! at the pace of openings. The token of the opening is the forward session's id, which only its
+//! two ends know; so the dialer does not require a cookie, and the return session is open half a
+//! round trip after the forward one.
 
 mod dialer;
 mod listener;
@@ -29,13 +30,13 @@ pub use returns::{ReturnError, ReturnParams};
 use super::monitor::Ignored as MonitorIgnored;
 use super::source::Ignored as SourceIgnored;
 
-/// Why a datagram was left aside, by the direction to which it belongs.
+/// Why a datagram was ignored, by the direction to which it belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Ignored {
-    /// The receiving end says so.
+    /// Ignored by the receiving end.
     #[error(transparent)]
     Monitor(#[from] MonitorIgnored),
-    /// The sending end says so.
+    /// Ignored by the sending end.
     #[error(transparent)]
     Source(#[from] SourceIgnored),
 }

@@ -14,14 +14,14 @@ use crate::session::source::Transmit;
 use crate::unit::Time;
 use crate::wire::{Challenge, CloseReason, Heading, Message, Opening, SessionId, Update, heading};
 
-/// Receives the return direction of a [`Source`](crate::session::Source) whose updates want it
-/// ([`SourceParams::wants_return`](crate::session::SourceParams)): a monitor of one session, which only the
-/// peer of the source's session can open. [`Dialer`](super::Dialer) has both.
+/// Receives the return direction of a [`Source`](crate::session::Source) whose updates request it
+/// ([`SourceParams::wants_return`](crate::session::SourceParams)): a monitor of one session, which
+/// only the peer of the source's session can open. [`Dialer`](super::Dialer) has both.
 #[derive(Debug)]
 pub struct Receiver<P> {
     monitor: Monitor<P>,
     ride: Ride<P>,
-    /// For its cookies.
+    /// The secret of its cookies.
     secret: Secret,
 }
 
@@ -36,14 +36,14 @@ impl Access for Forward {
 }
 
 impl<P: Copy + Hash + PartialEq> Receiver<P> {
-    /// A receiver without a session. Of `params`, admission and the number of sources are set here.
+    /// A receiver without a session. It overrides admission and the number of sources in `params`.
     pub fn new(params: MonitorParams, secret: Secret) -> Self {
         let (admission, max_sources) = (Admission::Proven, 1);
         let params = MonitorParams { admission, max_sources, reserved: 0, ..params };
         Self { monitor: Monitor::new(params, secret.clone()), ride: Ride::new(), secret }
     }
 
-    /// A datagram came from the peer of session `forward`. `None` if it is for the source.
+    /// A datagram has arrived from the peer of session `forward`. `None` if it is for the source.
     pub fn handle_datagram<'a>(
         &mut self,
         now: Time,
@@ -76,9 +76,10 @@ impl<P: Copy + Hash + PartialEq> Receiver<P> {
         }
     }
 
-    /// An update of another session than the present one has come: whether the monitor may have it. A peer that was
-    /// started anew, or has begun another session, ends the present one by an opening with a cookie that was made
-    /// since that began: one that was delayed in the network, or copied by it, has none.
+    /// Whether an update of another session than the present one may be passed to the monitor. A
+    /// peer that was restarted, or has begun another session, ends the present one by an opening
+    /// with a cookie created since the present one began: a delayed or duplicated opening has no
+    /// such cookie.
     fn may_enter(
         &mut self,
         now: Time,
@@ -103,7 +104,7 @@ impl<P: Copy + Hash + PartialEq> Receiver<P> {
         self.monitor.records().map(|(_, record)| record.session).next()
     }
 
-    /// Time has passed. Calls before [`Receiver::poll_timeout`] change nothing.
+    /// Time has passed. Calls before [`Receiver::poll_timeout`] have no effect.
     pub fn handle_timeout(&mut self, now: Time) {
         self.monitor.handle_timeout(now);
         if let Some(ack) = self.ride.pass_overdue(now) {
@@ -121,9 +122,9 @@ impl<P: Copy + Hash + PartialEq> Receiver<P> {
         self.monitor.poll_transmit(now, out)
     }
 
-    /// An update of the source is at the front of `out`, and leaves next, by `by`, over a transport that
-    /// carries datagrams of `max_len` bytes. An ack that waits for it is put behind it; gives the length of
-    /// both.
+    /// An update of the source is at the front of `out` and is sent next, on `by`, over a transport
+    /// that carries datagrams of `max_len` bytes. Appends an ack that waits for it; returns the
+    /// length of both.
     pub fn board(
         &mut self,
         now: Time,
@@ -139,7 +140,7 @@ impl<P: Copy + Hash + PartialEq> Receiver<P> {
         Time::earliest([self.monitor.poll_timeout(), self.ride.poll_timeout()])
     }
 
-    /// What has been received.
+    /// The monitor of the received states.
     pub fn monitor(&self) -> &Monitor<P> {
         &self.monitor
     }
@@ -220,7 +221,7 @@ mod tests {
         let of_second = hear(&mut receiver, at(10), 1, &update(2, 10, Some(Cookie::default())));
         let of_third = hear(&mut receiver, at(11), 1, &update(3, 11, Some(Cookie::default())));
         hear(&mut receiver, at(20), 1, &update(2, 20, of_second));
-        // Each of these is a copy of one that was good, or would have been.
+        // Each of these is a copy of an update that was valid, or would have been.
         let late = [(1, Some(Cookie::default())), (3, of_third), (1, None)];
         for (after, (session, cookie)) in [100, 5_000, 29_000].into_iter().zip(late) {
             assert!(hear(&mut receiver, at(after), 1, &update(session, 12, cookie)).is_some());

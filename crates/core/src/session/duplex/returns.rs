@@ -1,4 +1,4 @@
-//! The return sessions of a listener: one source for each peer that has asked.
+//! The return sessions of a listener: one source for each peer that wants states.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -18,86 +18,90 @@ use crate::source::RateLaw;
 use crate::unit::{Span, Time};
 use crate::wire::{Heading, OpeningTooLong, SessionId, heading};
 
-/// What a return session needs.
+/// The parameters of a return session.
 pub struct ReturnParams {
     /// Its settings. The token is set by the listener.
     pub source: SourceParams,
-    /// Of this session alone: ids come from it.
+    /// A secret for this session only, from which its ids are derived.
     pub secret: Secret,
-    /// When to send.
+    /// The rate law.
     pub law: Box<dyn RateLaw>,
-    /// What to send; empty: one state without a name.
+    /// The topics to send; empty: one state without a name.
     pub topics: Vec<TopicParams>,
 }
 
 /// Why there is no return session.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ReturnError {
-    /// The source's session has ended, or it has not asked.
+    /// The source's session has ended, or the source does not want states.
     #[error("the source does not ask for states of the return direction")]
     NotWanted,
-    /// The name does not fit.
+    /// The name is too long.
     #[error(transparent)]
     Opening(#[from] OpeningTooLong),
-    /// There are no such topics.
+    /// The topics are invalid.
     #[error(transparent)]
     Topics(#[from] TopicError),
 }
 
-/// Neither an update nor an answer comes from where the return session goes for this long, although something
-/// that left asks for one: then it goes to where the source is heard. A source with several paths is heard from
-/// several addresses all the time, and a slow one from each of them rarely.
+/// If neither an update nor an answer arrives from the return session's address for this long,
+/// although a datagram sent there requests one, the return session moves to the address from which
+/// the source was last received. Updates of a source with several paths arrive from several
+/// addresses all the time, and those of a slow one from each address rarely.
 const MOVES_AFTER: Span = Span::from_secs(1);
-/// An answer may take this many round trips.
+/// The maximum time of an answer, in round trips.
 const ROUND_TRIPS: u64 = 2;
 
-/// An address is proven for this long after an answer from there: afterwards it may be of somebody else.
+/// An address stays proven for this long after an answer from it: later it may belong to another
+/// host.
 const PROVEN_FOR: Span = Span::from_secs(60);
-/// Addresses of a source that are remembered with the time of their last answer.
+/// The maximum number of addresses of a source that are remembered with the time of their last
+/// answer.
 const MAX_PROVEN: usize = 8;
 
-/// The bytes sent to an address over those received from it are at most this, until somebody there has answered
+/// The maximum ratio of bytes sent to an address to bytes received from it, until it has answered
 /// (RFC 9000, section 8.1).
 const AMPLIFICATION: usize = 3;
 
 /// The return session of one source.
 struct Return<P> {
-    /// Of the forward direction.
+    /// The session of the forward direction.
     forward: SessionId,
     /// The number of its newest update.
     newest: u64,
-    /// Where the return session goes to, and when the source was last heard from there.
+    /// The address of the return session, and when the source was last received from it.
     peer: P,
     heard_at: Time,
     asked: Asked,
-    /// From where the newest update came, if from elsewhere.
+    /// The address of the newest update, if it is another one.
     candidate: Option<Candidate<P>>,
-    /// Where the source has answered, or opened its forward session, and when it did so last.
+    /// Addresses from which the source has answered, or opened its forward session, and when it
+    /// last did.
     proven: Vec<(P, Time)>,
-    /// Bytes that may still go to `peer`; `None` once somebody there has answered.
+    /// The number of bytes that may still be sent to `peer`; `None` once it has answered.
     credit: Option<usize>,
-    /// Acks of the forward direction.
+    /// The acks of the forward direction.
     ride: Ride<P>,
     /// `None` until the driver has opened it.
     open: Option<Open>,
 }
 
-/// Whether something asks for an answer, since one came from where the return session goes.
+/// Whether an answer is requested, since the last one from the return session's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     No,
     /// The newest state is to be repeated.
     Wanted,
-    /// Something left at this time first.
+    /// The first datagram was sent at this time.
     At(Time),
 }
 
-/// Where a source may be.
+/// Another address at which a source may be.
 struct Candidate<P> {
     peer: P,
-    /// Since when something came from elsewhere.
+    /// When the first datagram from another address arrived.
     since: Time,
-    /// Bytes that have come from there.
+    /// Bytes received from it.
     bytes: usize,
 }
 
@@ -118,14 +122,14 @@ impl<P: Copy + PartialEq> Return<P> {
         }
     }
 
-    /// The source is where the return session goes.
+    /// The source was received from the return session's address.
     fn on_heard(&mut self, now: Time) {
         (self.heard_at, self.asked, self.candidate) = (now, Asked::No, None);
     }
 
-    /// An update has come.
+    /// An update has arrived.
     fn on_update(&mut self, now: Time, seq: u64, peer: P, len: usize) {
-        // A late one, or a copy, says where the source was.
+        // A late update, or a copy, shows only where the source was.
         let is_newest = seq > self.newest;
         self.newest = self.newest.max(seq);
         if self.peer == peer {
@@ -144,7 +148,7 @@ impl<P: Copy + PartialEq> Return<P> {
                 candidate.bytes = candidate.bytes.saturating_add(len);
             }
             before if is_newest => {
-                // Two that take turns are no reason to wait for ever.
+                // Two alternating addresses must not extend the wait indefinitely.
                 let since = before.as_ref().map_or(now, |before| before.since);
                 self.candidate = Some(Candidate { peer, since, bytes: len });
             }
@@ -152,7 +156,7 @@ impl<P: Copy + PartialEq> Return<P> {
         }
     }
 
-    /// The source has answered from where the return session goes.
+    /// The source has answered from the return session's address.
     fn on_answer(&mut self, now: Time) {
         self.on_heard(now);
         self.credit = None;
@@ -172,14 +176,14 @@ impl<P: Copy + PartialEq> Return<P> {
     fn follows_at(&self) -> Option<Time> {
         let candidate = self.candidate.as_ref()?;
         let silent_at = self.heard_at + MOVES_AFTER;
-        // Where nothing has left yet, nothing can be lost.
+        // If no datagram was sent yet, none can be lost.
         let Some(open) = self.open.as_ref().filter(|open| open.source.counters().sent > 0) else {
             return Some(silent_at);
         };
         match self.asked {
             Asked::No => Some(silent_at),
             Asked::Wanted => None,
-            // Before something came from elsewhere, both may have been silent.
+            // Before a datagram came from another address, both may have been silent.
             Asked::At(at) => {
                 let patience = MOVES_AFTER.max(open.source.round_trip() * ROUND_TRIPS);
                 Some(at.max(candidate.since) + patience)
@@ -187,7 +191,8 @@ impl<P: Copy + PartialEq> Return<P> {
         }
     }
 
-    /// The source seems to be elsewhere: asks where the return session goes, or moves it if there was no answer.
+    /// The source seems to be at another address: requests an answer from the present one, or moves
+    /// the session if there was no answer.
     fn follow(&mut self, now: Time) {
         if self.follows_at().is_none_or(|at| at > now) {
             return;
@@ -201,8 +206,9 @@ impl<P: Copy + PartialEq> Return<P> {
             return;
         }
         let Some(Candidate { peer, bytes, .. }) = self.candidate.take() else { return };
-        // An address is not proven by an update from it. Until somebody there answers, nothing but openings
-        // leaves, and few of them, so that nobody can lead states of the return direction to others.
+        // An update does not prove its address. Until the address answers, only openings are sent,
+        // and few of them, so that an attacker cannot redirect states of the return direction to
+        // other hosts.
         let is_proven = |it: &(P, Time)| it.0 == peer && now.since(it.1) < PROVEN_FOR;
         let is_proven = self.proven.iter().any(is_proven);
         self.credit = (!is_proven).then(|| bytes.saturating_mul(AMPLIFICATION));
@@ -219,19 +225,20 @@ struct Open {
     source: Source,
     /// Its id in [`Returns::by_session`].
     session: SessionId,
-    /// Its place in [`Returns::timers`].
+    /// Its entry in [`Returns::timers`].
     timer: Option<Time>,
 }
 
-/// All of them. Work is done for those alone for which something has come, or whose time has come.
+/// All return sessions. Work is done only for sessions with new input or an expired timer.
 pub(super) struct Returns<P> {
     returns: BTreeMap<SourceKey, Return<P>>,
     by_session: BTreeMap<SessionId, SourceKey>,
     timers: BTreeSet<(Time, SourceKey)>,
-    /// Those that have asked, and those that have ended, of which the driver does not know yet.
+    /// Sources that want states, and sources whose return session has ended, not reported to the
+    /// driver yet.
     wanted: BTreeSet<SourceKey>,
     ended: BTreeSet<SourceKey>,
-    /// Those that may have events, and those that may have something to send.
+    /// Sessions that may have events, and sessions that may have something to send.
     eventful: BTreeSet<SourceKey>,
     sending: BTreeSet<SourceKey>,
 }
@@ -249,14 +256,16 @@ impl<P: Copy + Hash + PartialEq> Returns<P> {
         }
     }
 
-    /// An update of this forward session has come: the return session of one before it has ended.
+    /// An update of this forward session has arrived: the return session of an earlier one has
+    /// ended.
     pub(super) fn end_former(&mut self, key: SourceKey, forward: SessionId) {
         if self.returns.get(&key).is_some_and(|it| it.forward != forward) {
             self.end(key);
         }
     }
 
-    /// Update `seq` of an open forward session has come that wants the return direction, with its length.
+    /// Update `seq` of an open forward session, with its length, has arrived and requests the
+    /// return direction.
     pub(super) fn on_wanted(
         &mut self,
         now: Time,
@@ -288,7 +297,7 @@ impl<P: Copy + Hash + PartialEq> Returns<P> {
         let source = source.with_topics(params.topics)?;
         let session = source.session();
         it.open = Some(Open { source, session, timer: None });
-        // If the source was restarted since the driver asked, this is the answer to its new session already.
+        // If the source was restarted after the event, this already answers its new session.
         self.wanted.remove(&key);
         self.ended.remove(&key);
         self.by_session.insert(session, key);
@@ -321,7 +330,7 @@ impl<P: Copy + Hash + PartialEq> Returns<P> {
         self.returns.get(&key)?.open.as_ref().map(|open| &open.source)
     }
 
-    /// Whoever gets it may hand something in.
+    /// The source, to which the caller may hand in something.
     pub(super) fn source_mut(&mut self, key: SourceKey) -> Option<&mut Source> {
         self.touch(key);
         self.returns.get_mut(&key)?.open.as_mut().map(|open| &mut open.source)
@@ -331,7 +340,7 @@ impl<P: Copy + Hash + PartialEq> Returns<P> {
         self.by_session.values().copied()
     }
 
-    /// A datagram has come for the return session, from a sender of the forward one.
+    /// A datagram for the return session has arrived, from a sender of the forward one.
     pub(super) fn handle_answer(
         &mut self,
         now: Time,
@@ -349,7 +358,7 @@ impl<P: Copy + Hash + PartialEq> Returns<P> {
         result
     }
 
-    /// An ack that has come behind an update of this source.
+    /// An ack that was appended to an update of this source.
     pub(super) fn handle_rider(
         &mut self,
         now: Time,
@@ -365,8 +374,8 @@ impl<P: Copy + Hash + PartialEq> Returns<P> {
         }
     }
 
-    /// An update of the forward direction may have been answered: its ack waits for a state of the return
-    /// direction where that pays.
+    /// An update of the forward direction may have been answered: its ack waits for a state of the
+    /// return direction if that is useful.
     pub(super) fn pass_ack(
         &mut self,
         now: Time,
@@ -380,7 +389,7 @@ impl<P: Copy + Hash + PartialEq> Returns<P> {
             let peer = ack.peer;
             let mut is_answered = false;
             for ack in it.ride.pass(now, ack) {
-                // The driver expects one answer to a datagram at most.
+                // The driver expects at most one answer per datagram.
                 if ack.peer == peer && !is_answered {
                     is_answered = true;
                     monitor.put_back(ack);
@@ -393,7 +402,7 @@ impl<P: Copy + Hash + PartialEq> Returns<P> {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time, monitor: &mut Monitor<P>) {
-        // One that still has something to do has its next timer in the past until that is polled.
+        // A session with pending output has its next timer in the past until the output is polled.
         let due: Vec<_> = self.timers.iter().take_while(|(at, _)| *at <= now).copied().collect();
         for (at, key) in due {
             self.timers.remove(&(at, key));
@@ -411,7 +420,7 @@ impl<P: Copy + Hash + PartialEq> Returns<P> {
         }
     }
 
-    /// The machine has slept: when the sources were heard, and when datagrams left, is unknown.
+    /// The machine has slept: the times of the last datagrams in both directions are unknown.
     pub(super) fn handle_resume(&mut self, now: Time) {
         let keys: Vec<_> = self.keys().collect();
         for key in keys {
@@ -445,7 +454,7 @@ impl<P: Copy + Hash + PartialEq> Returns<P> {
         while let Some(key) = self.eventful.first().copied() {
             let source = self.returns.get_mut(&key).and_then(|it| it.open.as_mut());
             match source.and_then(|open| open.source.poll_event()) {
-                // The dialer has made the transport.
+                // The dialer manages the transport.
                 Some(SourceEvent::RenewTransports { .. }) => {}
                 Some(event) => return Some((key, event)),
                 None => {
@@ -471,7 +480,8 @@ impl<P: Copy + Hash + PartialEq> Returns<P> {
                     it.asked = Asked::At(now);
                 }
                 if let Some(credit) = &mut it.credit {
-                    // Beyond it the datagram counts as lost. No ack rides where the address is not proven.
+                    // Beyond the credit, the datagram counts as lost. No ack rides to an unproven
+                    // address.
                     let Some(left) = credit.checked_sub(update.len) else { continue };
                     *credit = left;
                     return Some((key, it.peer, update));
@@ -491,14 +501,14 @@ impl<P: Copy + Hash + PartialEq> Returns<P> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Something has been handed in.
+    /// The session has new input.
     fn touch(&mut self, key: SourceKey) {
         self.eventful.insert(key);
         self.sending.insert(key);
         self.set_timer(key);
     }
 
-    /// Puts the timer, and the session's id, to what the source says.
+    /// Updates the timer and the session's id from the source.
     fn set_timer(&mut self, key: SourceKey) {
         let Some(it) = self.returns.get_mut(&key) else { return };
         let follows_at = it.follows_at();

@@ -1,11 +1,13 @@
-//! Acks that ride on updates of the other direction.
+//! Acks that ride on (are appended to) updates of the other direction.
 //!
-//! An end that answers states with states of its own, as a controller does, would send two datagrams within a
-//! moment. The ack then waits for the update, for 1 ms at most, and leaves in the same datagram. While it waits
-//! it counts as held ([`Ack::hold`](crate::wire::Ack::hold)), so round trips do not grow. It waits only where that
-//! pays: once an update has left within 1 ms behind each of eight acks in a row, and until an ack has waited in
-//! vain. Two flows of several hundred updates per second would meet by chance otherwise, and a law that counts
-//! what is unacknowledged at any time, as ACP+ does, would slow down for acks that wait.
+//! An end that answers states with its own states, such as a controller, would send two datagrams
+//! in quick succession. Instead, the ack waits for the update, for at most 1 ms, and is sent in the
+//! same datagram. The waiting time is in the ack's hold time
+//! ([`Ack::hold`](crate::wire::Ack::hold)), so round trips do not grow. Acks wait only if that is
+//! useful: after an update was sent within 1 ms after each of eight consecutive acks, and until an
+//! ack has waited in vain. Otherwise two flows of several hundred updates per second would meet by
+//! chance, and a law that counts unacknowledged updates, such as ACP+, would slow down because of
+//! waiting acks.
 
 use alloc::vec::Vec;
 
@@ -15,24 +17,25 @@ use crate::session::source::Transmit;
 use crate::unit::{Span, Time};
 use crate::wire::{Ack, put_rider};
 
-/// The longest that an ack waits: a program needs some 100 µs to answer a state.
+/// The maximum waiting time of an ack: a program needs about 100 µs to answer a state.
 const PATIENCE: Span = Span::from_millis(1);
-/// The acks in a row that updates have to follow at once before the next ack waits.
+/// The number of consecutive acks that updates must follow at once before the next ack waits.
 const IN_A_ROW: u8 = 8;
-/// The longest datagram that an ack rides on, with it: any path carries it in one piece.
+/// The maximum length of a datagram with its rider: every path carries it without fragmentation.
 const MAX_LEN: usize = 1_200;
 
 /// The acks to one peer.
 #[derive(Debug)]
 pub(super) struct Ride<P> {
     waiting: Option<TakenAck<P>>,
-    /// How many acks in a row were followed by an update at once, up to [`IN_A_ROW`].
+    /// The number of consecutive acks that were followed by an update at once, up to [`IN_A_ROW`].
     followed: u8,
-    /// The last ack that left without waiting, unless an update has followed that it could ride on.
+    /// The last ack sent without waiting, unless an update has followed on which it could have
+    /// ridden.
     answered: Option<Answered<P>>,
 }
 
-/// When an ack left, to which peer, and with which code point.
+/// When an ack was sent, to which peer, and with which code point.
 #[derive(Debug)]
 struct Answered<P> {
     at: Time,
@@ -40,7 +43,7 @@ struct Answered<P> {
     dscp: Dscp,
 }
 
-/// What a source has written, which leaves next.
+/// The datagram of a source that is sent next.
 pub(super) struct Leaving<'a, P> {
     pub(super) peer: &'a P,
     pub(super) transmit: &'a Transmit,
@@ -53,7 +56,7 @@ impl<P: Copy + PartialEq> Ride<P> {
         Self { waiting: None, followed: 0, answered: None }
     }
 
-    /// An ack is due; gives those that leave now, the older one first.
+    /// An ack is due; returns the acks to send now, the older one first.
     pub(super) fn pass(
         &mut self,
         now: Time,
@@ -85,8 +88,8 @@ impl<P: Copy + PartialEq> Ride<P> {
         self.waiting.as_ref().map(|answer| answer.received_at + PATIENCE)
     }
 
-    /// Puts the ack that waits behind the update in `out`, if it goes the same way and there is room; gives the
-    /// length of both.
+    /// Appends the waiting ack to the update in `out`, if it has the same peer and code point and
+    /// there is room; returns the length of both.
     pub(super) fn board(
         &mut self,
         now: Time,
@@ -173,7 +176,7 @@ mod tests {
 
     #[test]
     fn an_ack_that_has_waited_in_vain_leaves_and_the_next_ones_do_not_wait() {
-        // Either its time has come, or another ack: then both leave, in their order.
+        // Either its time has passed, or another ack has come: then both are sent, in order.
         let mut ride_1 = ride();
         assert_eq!(ride_1.pass(at(20_000), ack(20_000)).count(), 0);
         assert!(ride_1.pass_overdue(at(20_999)).is_none());
@@ -221,7 +224,7 @@ mod tests {
     #[test]
     fn an_ack_does_not_ride_where_it_does_not_fit_or_belong() {
         let mut out = vec![0; 1_200];
-        // Long updates make none wait: it could not ride on them.
+        // Long updates do not make acks wait, as these could not ride on them.
         let mut beside_long = Ride::new();
         for number in 0..20 {
             assert_eq!(beside_long.pass(at(number * 100), ack(number * 100)).count(), 1);

@@ -1,17 +1,17 @@
-//! Which topics have states that are fresh enough.
+//! Freshness of topics with a maximum age.
 //!
 //! ```text
-//!                     state within the limit                  newest one handed out is too old
+//!                     state within the limit                  newest delivered one is too old
 //!   Unknown ───────────────────────────────► Fresh ─────────────────────────────────────────► Stale
 //!      │                                       ▲                                                │
 //!      │ first state too old, or of            └──────────── state within the limit ────────────┘
 //!      └ unknown age for as long ─► Stale
 //! ```
 //!
-//! A state counts with the greatest age that it can have ([`StateAge::max`]). A topic keeps its place here
-//! when its session ends, so that it turns stale in time and recovers under its name. Each topic has at
-//! most two alarms that the driver has not polled, stale and fresh; further ones cancel out. So the last
-//! one is never lost, and the memory is that of the topics.
+//! A state counts with its maximum possible age ([`StateAge::max`]). A topic keeps its entry when
+//! its session ends, so that it becomes stale in time and recovers under its name. Each topic has
+//! at most two unpolled alarms, stale and fresh; further ones cancel out. So the last alarm is
+//! never lost, and memory is proportional to the number of topics.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,10 +27,10 @@ use crate::session::record::{Record, SourceKey};
 use crate::session::topic_record::DEADLINE_COST;
 use crate::unit::{Span, Time};
 
-/// A topic with a maximum age became stale, or fresh again.
+/// An alarm: a topic with a maximum age became stale, or fresh again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alarm {
-    /// Whose it is; `None` if the session has ended, or the key is removed.
+    /// The source; `None` if the session has ended, or the key is removed.
     pub source: Option<SourceKey>,
     /// The name of the source; may be empty.
     pub name: Box<str>,
@@ -44,22 +44,22 @@ pub struct Alarm {
     pub key: Box<[u8]>,
     /// Whether it is stale now. A key that is removed is not.
     pub is_stale: bool,
-    /// The age, as this happened, of the newest state that was handed out, and before the first one of the
-    /// newest that was not; `None` if it is unknown.
+    /// The age at that time of the newest delivered state, or, before the first delivery, of the
+    /// newest withheld one; `None` if unknown.
     pub age: Option<StateAge>,
     /// The maximum age.
     pub max_age: Span,
 }
 
-/// What a monitor knows of the freshness of a topic with a maximum age.
+/// The freshness of a topic with a maximum age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
     /// The maximum age.
     pub max_age: Span,
-    /// Whether the newest state that was handed out is not older, and cannot be; `None` while none has been
-    /// in time, and the first one may come.
+    /// Whether the newest delivered state is certainly not older; `None` before the first delivery,
+    /// while it is not overdue.
     pub is_fresh: Option<bool>,
-    /// States that were too old as they came.
+    /// States that were too old on arrival.
     pub too_old: u64,
 }
 
@@ -97,12 +97,12 @@ impl<'a> Topic<'a> {
 /// The names of a source, a topic and a key.
 type Names = (Box<str>, Box<str>, Box<[u8]>);
 
-/// A state that has come.
+/// A received state.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrived {
-    /// Whether it is another one than before.
+    /// Whether it is a new state.
     pub(super) is_new: bool,
-    /// Whether it was not handed out when it came first.
+    /// Whether it was withheld on its first arrival.
     pub(super) was_withheld: bool,
     pub(super) since: Option<Since>,
     pub(super) age: Option<StateAge>,
@@ -120,44 +120,44 @@ struct Entry {
     /// The key of its record and its number; `None` if the session has ended.
     place: Option<(u32, u16)>,
     number: u16,
-    /// Kept from the first alarm or the end of the session on.
+    /// The names, kept from the first alarm or the end of the session on.
     source: Box<str>,
     topic: Box<str>,
     topic_key: Box<[u8]>,
     label: SessionLabel,
-    /// Of one whose session has ended, whether it goes on under its name.
+    /// After the end of the session, whether the entry continues under its name.
     has_name: bool,
     limit: Option<Span>,
-    /// What bounds the age of the newest state that was handed out, and the uncertainty in it.
+    /// The bound of the age of the newest delivered state, and its uncertainty.
     shown: Option<(Since, Span)>,
     phase: Phase,
-    /// What the driver knows.
+    /// The last state reported to the driver.
     is_reported_stale: bool,
-    /// How many alarms it has not polled, 2 at most, each the opposite of the one before it.
+    /// The number of unpolled alarms, at most 2, each the opposite of the previous one.
     pending: u8,
     /// The ages in them.
     ages: [Option<StateAge>; 2],
     is_queued: bool,
-    /// Whether the newest state has come, and its age is unknown.
+    /// Whether the newest state has arrived with an unknown age.
     is_unjudged: bool,
-    /// When the timer looks at it.
+    /// When its timer expires.
     wake: Option<Time>,
     /// The order in which sessions ended.
     left: Option<u64>,
     too_old: u64,
 }
 
-/// With its places in the maps and queues.
+/// An entry with its places in the maps and queues.
 const _: () = assert!(size_of::<Entry>() + 128 <= DEADLINE_COST);
 
 #[derive(Debug)]
 pub(super) struct Deadlines {
     rules: Vec<MaxAge>,
-    /// Topics of ended sessions that are kept at most.
+    /// The maximum number of topics of ended sessions.
     max_left: usize,
     entries: Slab<Entry>,
     by_place: BTreeMap<(u32, u16), u32>,
-    /// Those of ended sessions with a name.
+    /// Entries of ended sessions with a name.
     by_name: BTreeMap<Names, u32>,
     left: BTreeMap<u64, u32>,
     leavings: u64,
@@ -189,7 +189,7 @@ impl Deadlines {
         self.rules.is_empty()
     }
 
-    /// A state of a topic has come, or once more.
+    /// A state of a topic has arrived, or was repeated.
     pub(super) fn judge(&mut self, now: Time, topic: Topic<'_>, arrived: Arrived) -> Verdict {
         let Arrived { is_new, was_withheld, since, age } = arrived;
         let id = self.find(topic);
@@ -219,7 +219,8 @@ impl Deadlines {
         Verdict { withhold: is_new || was_withheld, hand_out: false }
     }
 
-    /// A key of this source is removed, or goes on under another number: it is not stale any more.
+    /// A key of this source is removed, or continues under another number: it does not count as
+    /// stale any more.
     pub(super) fn forget(&mut self, key: u32, number: u16, source: &str) {
         if let Some(id) = self.by_place.remove(&(key, number)) {
             let entry = &mut self.entries[id as usize];
@@ -260,7 +261,7 @@ impl Deadlines {
             entry.has_name = has_name;
             if has_name {
                 let name = topic.names();
-                // Names are unique among sessions, and what an ended one has left was taken over.
+                // Names are unique among sessions, and the entry of an ended one was taken over.
                 if let Some(before) = self.by_name.insert(name, id) {
                     self.end_left(before);
                 }
@@ -270,7 +271,7 @@ impl Deadlines {
             && let Some((_, oldest)) = self.left.first_key_value()
         {
             let oldest = *oldest;
-            // Too early rather than never.
+            // Report it too early rather than never.
             let age = self.entries[oldest as usize].age_at(now);
             self.enter(oldest, Phase::Stale, age);
             self.end_left(oldest);
@@ -297,7 +298,7 @@ impl Deadlines {
             match (phase, entry.shown) {
                 (Phase::Fresh, Some((since, _))) if since.max_age(now) <= limit => {
                     let later = since.is_above_at(limit, now);
-                    // At the end of time nothing is later, and nothing ages.
+                    // At the maximum time there is no later time.
                     if later > now {
                         self.arm(id, later);
                     }
@@ -362,7 +363,7 @@ impl Deadlines {
         self.freshness_of(*self.by_place.get(&(key, topic))?)
     }
 
-    /// Of a source whose session has ended.
+    /// The freshness after the source's session has ended.
     pub(super) fn freshness_after(
         &self,
         source: &str,
@@ -386,14 +387,14 @@ impl Deadlines {
         self.stale
     }
 
-    /// States that were too old as they came.
+    /// States that were too old on arrival.
     pub(super) fn too_old(&self) -> u64 {
         self.too_old
     }
 
     // ---- steps ----
 
-    /// The entry of a topic, which is made if need be, or taken over from the session before.
+    /// The entry of a topic, which is created if missing, or taken over from the previous session.
     fn find(&mut self, topic: Topic<'_>) -> u32 {
         let place = (topic.key, topic.number);
         let id = match self.by_place.get(&place) {
@@ -408,7 +409,7 @@ impl Deadlines {
         };
         let entry = &mut self.entries[id as usize];
         if *entry.topic != *topic.name || *entry.topic_key != *topic.topic_key {
-            // Its name has come.
+            // Its name has arrived.
             (entry.source, entry.topic, entry.topic_key) = topic.names();
             let limit = self.limit(topic.source, topic.name);
             self.entries[id as usize].limit = limit;
@@ -420,7 +421,7 @@ impl Deadlines {
         id
     }
 
-    /// What an ended session of these names has left goes on here.
+    /// Takes over the entry of an ended session with these names.
     fn take_over(&mut self, id: u32, topic: Topic<'_>) {
         let has_name = !topic.source.is_empty() && (topic.number == 0 || !topic.name.is_empty());
         if !has_name || self.by_name.is_empty() {
@@ -428,7 +429,7 @@ impl Deadlines {
         }
         let name = topic.names();
         let Some(before) = self.by_name.get(&name).copied() else { return };
-        // What it has not told, the successor tells.
+        // The successor reports its unreported alarms.
         let before_entry = &mut self.entries[before as usize];
         let (shown, phase, wake) = (before_entry.shown, before_entry.phase, before_entry.wake);
         let (is_reported_stale, too_old) = (before_entry.is_reported_stale, before_entry.too_old);
@@ -466,7 +467,7 @@ impl Deadlines {
         self.queue(id);
     }
 
-    /// Has the driver told, if there is something.
+    /// Queues the entry for the driver, if it has an alarm.
     fn queue(&mut self, id: u32) {
         let entry = &mut self.entries[id as usize];
         if entry.pending > 0 && !core::mem::replace(&mut entry.is_queued, true) {
@@ -474,7 +475,7 @@ impl Deadlines {
         }
     }
 
-    /// Has the timer look at an entry then, or earlier.
+    /// Sets the timer of an entry to this time, or keeps an earlier one.
     fn arm(&mut self, id: u32, at: Time) {
         let entry = &mut self.entries[id as usize];
         if entry.wake.is_some_and(|wake| wake <= at) {
@@ -486,7 +487,7 @@ impl Deadlines {
         self.wakes.insert((at, id));
     }
 
-    /// A topic of an ended session is kept no longer than it takes to tell the driver.
+    /// Keeps the topic of an ended session only until its alarm is reported.
     fn end_left(&mut self, id: u32) {
         let entry = &mut self.entries[id as usize];
         if let Some(left) = entry.left.take() {
@@ -505,7 +506,7 @@ impl Deadlines {
             self.wakes.remove(&(wake, id));
         }
         let (is_queued, is_news) = (entry.is_queued, entry.pending > 0);
-        // A driver that never polls does not make more and more of them.
+        // Bounds their number for a driver that never polls.
         let pending = self.entries.len() - self.by_place.len() - self.left.len();
         if is_queued && is_news && pending <= 2 * self.max_left {
             return;
@@ -542,7 +543,7 @@ impl Entry {
         }
     }
 
-    /// The next alarm, if the driver has not been told of one.
+    /// The next unreported alarm.
     fn take_alarm(&mut self) -> Option<Alarm> {
         self.pending = self.pending.checked_sub(1)?;
         self.is_reported_stale = !self.is_reported_stale;
@@ -561,7 +562,7 @@ impl Entry {
         })
     }
 
-    /// The age of the state that was handed out last.
+    /// The age of the last delivered state.
     fn age_at(&self, now: Time) -> Option<StateAge> {
         self.shown.map(|(since, uncertainty)| {
             let max = since.max_age(now);

@@ -1,4 +1,4 @@
-//! What a monitor has to report, until its driver polls it.
+//! The events of a monitor, queued until its driver polls them.
 
 use alloc::boxed::Box;
 
@@ -8,32 +8,32 @@ use crate::session::fifo::Fifo;
 use crate::session::record::{Record, SourceKey};
 use crate::wire::CloseReason;
 
-/// Events that are kept for a driver that does not poll; then the oldest is dropped, if it is not
+/// The maximum number of queued events; beyond it, the oldest is dropped, unless it is
 /// [`MonitorEvent::Gone`].
 const MOST: usize = 1 << 16;
 
-/// Ended sessions beyond the number of records of which a driver may not know yet. It may hand in a batch
-/// of datagrams before it polls.
+/// The maximum number of unpolled ends of sessions, in addition to the number of records. A driver
+/// may hand in a batch of datagrams before it polls.
 const MAX_UNPOLLED: usize = 64;
 
-/// What has happened at a monitor. Records are as of now: a driver that polls late finds them newer, or
-/// gone.
+/// An event at a monitor. Records are in their present state: a driver that polls late finds them
+/// newer, or gone.
 #[derive(Debug)]
 pub enum MonitorEvent<P> {
-    /// The newest state of a source has come, or is complete; its record has it.
+    /// The newest state of a source has arrived, or is complete, and is in its record.
     Fresh {
         /// Whose.
         source: SourceKey,
         /// Whether this update opened the session.
         opened: bool,
-        /// Whether it is the state that was held already, sent again: to carry its age, or to keep
-        /// the session alive.
+        /// Whether it is a repeat of the held state: to carry its age, or to keep the session
+        /// alive.
         is_repeat: bool,
-        /// Whether it is such a repeat and the first to carry the state's age: the state came with
-        /// an opening.
+        /// Whether it is such a repeat and the first one that carries the state's age: the state
+        /// arrived with an opening.
         brings_age: bool,
     },
-    /// The newest state of a source has come, or is complete, and is not handed out: it is, or may be,
+    /// The newest state of a source has arrived, or is complete, but is withheld: it is, or may be,
     /// older than [`MonitorParams::max_age`](super::MonitorParams::max_age) allows.
     Withheld {
         /// Whose.
@@ -41,61 +41,61 @@ pub enum MonitorEvent<P> {
     },
     /// A topic with a maximum age has become stale, or fresh again.
     Freshness(Box<Alarm>),
-    /// A session was opened by an update without a state, as its source's states take several updates; or
-    /// by one with a state that is withheld.
+    /// A session was opened by an update without a state, as its source's states take several
+    /// updates; or by an update whose state is withheld.
     Opened {
         /// Whose.
         source: SourceKey,
     },
-    /// The newest state of a topic other than the first, or of a key, has come, or is complete; it follows
-    /// the event of the update that brings it.
+    /// The newest state of a topic other than the first, or of a key, has arrived, or is complete.
+    /// The event follows the one of its update.
     Topic {
         /// Whose.
         source: SourceKey,
         /// Which of its topics or keys: [`Record::topic`].
         topic: u16,
     },
-    /// The age of the state that is held of such a topic or key is known now; it was unknown when the state came.
+    /// The age of the held state of such a topic or key is known now; it was unknown on arrival.
     TopicAged {
         /// Whose.
         source: SourceKey,
         /// Which of its topics or keys: [`Record::topic`].
         topic: u16,
     },
-    /// A key that had a state is removed; the record has it no more.
+    /// A key that had a state was removed from the record.
     Removed {
         /// Whose.
         source: SourceKey,
         /// Which key of which topic.
         topic: Box<RemovedTopic>,
     },
-    /// One or more records of a topic are complete and in order:
-    /// [`Monitor::take_record`](super::Monitor::take_record) gives them, until there is none. It follows the
-    /// event of the update that brings them. It comes again if there are still some when one is done, and when
-    /// their age becomes known: a driver that could not take them then may be able to.
+    /// One or more records of a topic are complete and in order: call
+    /// [`Monitor::take_record`](super::Monitor::take_record) until it returns `None`. The event
+    /// follows the one of their update. It is repeated if there are still records when one is done,
+    /// and when their age becomes known, for a driver that could not take them before.
     Record {
         /// Whose.
         source: SourceKey,
         /// Which of its topics: [`Record::topic`] has its name.
         topic: u16,
     },
-    /// An update that is newer than all before and completes no state of the first topic.
+    /// An update newer than all before that does not complete a state of the first topic.
     Part {
         /// Whose.
         source: SourceKey,
     },
-    /// An update that came after a fresher one, or a copy.
+    /// An update that arrived after a fresher one, or a copy.
     Stale {
         /// Whose.
         source: SourceKey,
     },
-    /// An opening without a good cookie was answered by a challenge.
+    /// An opening without a valid cookie was answered by a challenge.
     Challenged,
-    /// An update was refused, and its source was answered so.
+    /// An update was refused, and its source was informed.
     Refused {
         /// Why.
         reason: CloseReason,
-        /// Whether it is full because the address holds as many sources as one may.
+        /// Whether it was refused because the address holds its maximum number of sources.
         at_peer_limit: bool,
     },
     /// A session has ended; the key is free again.
@@ -116,17 +116,17 @@ pub enum End {
     Closed,
     /// Its place went to a newcomer, whose opening is the next event.
     Displaced,
-    /// It was not heard for too long.
+    /// No update has arrived for too long.
     Idle,
-    /// The rules do not permit it any more.
+    /// The rules no longer permit it.
     Revoked,
 }
 
-/// A queue from which no [`MonitorEvent::Gone`] is dropped. The monitor opens no sessions while there are
-/// too many of these ([`Events::has_too_many_ends`]), so it is bounded all the same.
+/// A queue from which no [`MonitorEvent::Gone`] is dropped. It is still bounded, as the monitor
+/// does not open sessions while there are too many of these ([`Events::has_too_many_ends`]).
 #[derive(Debug)]
 pub(super) struct Events<P> {
-    /// Those that would have been dropped from `queue`: all are [`MonitorEvent::Gone`], and older.
+    /// Events saved from being dropped from `queue`: all are [`MonitorEvent::Gone`], and older.
     saved: Fifo<MonitorEvent<P>>,
     queue: Fifo<MonitorEvent<P>>,
     /// How many [`MonitorEvent::Gone`] are in both.
@@ -146,7 +146,8 @@ impl<P> Events<P> {
         }
     }
 
-    /// Whether the driver has yet to poll so many ends of sessions that no further session may be opened.
+    /// Whether the number of unpolled ends of sessions is at the maximum, so that no session may be
+    /// opened.
     pub(super) fn has_too_many_ends(&self, max_sources: usize) -> bool {
         self.gone >= max_sources.saturating_add(MAX_UNPOLLED)
     }

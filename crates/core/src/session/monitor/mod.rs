@@ -42,8 +42,8 @@ use outbox::{Answer, Outbox, Reply};
 use places::{Place, Places};
 pub use types::{Admission, Clocked, Ignored, MonitorCounters, MonitorParams, Names, Relation};
 
-/// Receives the updates of many sources and answers each. `P` is where a datagram came from: an
-/// address, or a connection.
+/// Receives the updates of many sources and answers each. `P` identifies the sender of a datagram:
+/// an address, or a connection.
 #[derive(Debug)]
 pub struct Monitor<P> {
     params: MonitorParams,
@@ -52,14 +52,14 @@ pub struct Monitor<P> {
     tokens: Vec<u128>,
     records: Slab<Record<P>>,
     by_session: Index,
-    /// Those with a name.
+    /// Records with a name.
     by_name: Index,
-    /// What the second sender is to the first.
+    /// The relation of the second sender to the first.
     relation: fn(&P, &P) -> Relation,
-    /// Where a sender is from.
+    /// The origin of a sender.
     origin: fn(&P) -> Origin,
     places: Places,
-    /// Where the next look for idle records begins, and when.
+    /// Where the next scan for idle records begins, and when.
     sweep: (usize, Time),
     large: LargeStates,
     outbox: Outbox<P>,
@@ -68,23 +68,24 @@ pub struct Monitor<P> {
     counters: MonitorCounters,
 }
 
-/// The shortest [`MonitorParams::idle`].
+/// The minimum of [`MonitorParams::idle`].
 const MIN_IDLE: Span = Span::from_millis(100);
 
-/// Topics and keys of ended sessions whose deadlines are kept, at least: all of four sources.
+/// The minimum capacity for topics and keys of ended sessions whose deadlines are kept: all of four
+/// sources.
 const MIN_LEFT: usize = 4 * (MAX_TOPIC as usize + 1);
 
-/// Topics of which it is remembered how far the application is with their records, at least.
+/// The minimum capacity for cursors of topics of records.
 const MIN_CURSORS: usize = 1024;
 
-/// A full look for idle records takes this many calls.
+/// A full scan for idle records takes this many calls.
 const SWEEP_PARTS: u64 = 64;
 
 impl<P: Copy + Hash> Monitor<P> {
     /// The longest answer.
     pub const MAX_REPLY: usize = Ack::LEN_OF_PARTS;
 
-    /// A monitor without sources. Takes memory as sources come, up to the cap.
+    /// A monitor without sources. It allocates memory as sources join, up to the limits.
     pub fn new(params: MonitorParams, secret: Secret) -> Self {
         Self {
             tokens: params.tokens.iter().map(|token| secret.digest(token)).collect(),
@@ -104,24 +105,24 @@ impl<P: Copy + Hash> Monitor<P> {
             events: Events::new(),
             deadlines: Deadlines::new(params.max_age.clone(), params.max_sources.max(MIN_LEFT)),
             counters: MonitorCounters::default(),
-            // Below it the looks for idle records would never end.
+            // Below it, the scans for idle records would never end.
             params: MonitorParams { idle: params.idle.max(MIN_IDLE), ..params },
             secret,
         }
     }
 
-    /// The same for a transport that knows more of its peers than their addresses, such as connections
-    /// or certificates. `relation` says what the second sender is to the first. A session goes on only
-    /// from senders that are the same as one that has opened it; its name passes on to any sender that
-    /// is not [`Relation::Other`] and shows the same token.
+    /// The same for a transport that knows more of its peers than their addresses, such as
+    /// connections or certificates. `relation` returns the relation of the second sender to the
+    /// first. A session continues only from senders that are the same as one that has opened it;
+    /// its name passes to any sender that is not [`Relation::Other`] and has the same token.
     pub fn with_relation(mut self, relation: fn(&P, &P) -> Relation) -> Self {
         self.relation = relation;
         self
     }
 
-    /// The same for a transport that knows where its peers are from, so that places are shared between
-    /// parties; [`Origin::owner`] is that of a certificate, to which the monitor adds the token. A record
-    /// counts for the sender that has opened it.
+    /// The same for a transport that knows the origin of its peers, so that places are shared
+    /// between parties; [`Origin::owner`] is that of a certificate, to which the monitor adds the
+    /// token. A record is charged to the sender that has opened it.
     pub fn with_origin(mut self, origin: fn(&P) -> Origin) -> Self {
         self.origin = origin;
         self
@@ -129,11 +130,11 @@ impl<P: Copy + Hash> Monitor<P> {
 
     // ---- inputs ----
 
-    /// A datagram came from `peer` at `now`; or, as [`Clocked`], came some time ago and is handed in now. A
-    /// state counts with its age at that time.
+    /// A datagram has arrived from `peer` at `now`; or, as [`Clocked`], it arrived earlier and is
+    /// handed in now. A state counts with its age at its arrival.
     ///
     /// # Errors
-    /// [`Ignored`] says why it changed nothing.
+    /// [`Ignored`] if it had no effect.
     pub fn handle_datagram<'a>(
         &mut self,
         now: impl Into<Clocked>,
@@ -143,7 +144,8 @@ impl<P: Copy + Hash> Monitor<P> {
         self.handle_checked_datagram(now, peer, None, datagram)
     }
 
-    /// The same, from a peer whose openings these rules check, in place of [`MonitorParams::tokens`].
+    /// The same, from a peer whose openings these rules check, instead of
+    /// [`MonitorParams::tokens`].
     ///
     /// # Errors
     /// As [`Monitor::handle_datagram`].
@@ -160,7 +162,7 @@ impl<P: Copy + Hash> Monitor<P> {
         self.counters.datagrams += 1;
         self.outbox.begin();
         let Datagram { bytes, dscp } = datagram.into();
-        // Matched where it is: an update is large to move.
+        // Matched in place: an update is expensive to move.
         let result = match &Message::parse(bytes) {
             Ok(Message::Update(update)) => self.on_update(at, (peer, access), dscp, update),
             Ok(Message::Close(close)) => self.on_close(at.now, &peer, close.session),
@@ -178,8 +180,9 @@ impl<P: Copy + Hash> Monitor<P> {
         result
     }
 
-    /// Time has passed: finds the topics that have become stale ([`MonitorEvent::Freshness`]), and forgets
-    /// some of the records that have been idle for too long ([`End::Idle`]). Calls before [`Monitor::poll_timeout`] change nothing.
+    /// Time has passed: finds topics that have become stale ([`MonitorEvent::Freshness`]), and
+    /// forgets some of the records that have been idle for too long ([`End::Idle`]). Calls before
+    /// [`Monitor::poll_timeout`] have no effect.
     pub fn handle_timeout(&mut self, now: Time) {
         self.deadlines.handle_timeout(now);
         let (mut at, due) = self.sweep;
@@ -199,7 +202,7 @@ impl<P: Copy + Hash> Monitor<P> {
         self.sweep = (if at >= slots { 0 } else { at }, now + self.params.idle / SWEEP_PARTS);
     }
 
-    /// The rules have changed: ends the sessions that they do not permit any more ([`End::Revoked`]).
+    /// The rules have changed: ends the sessions that they no longer permit ([`End::Revoked`]).
     /// Returns their number.
     pub fn revoke(&mut self, now: Time, is_permitted: impl Fn(&Record<P>) -> bool) -> usize {
         let refused = self.records.iter().filter(|(_, record)| !is_permitted(record));
@@ -211,8 +214,8 @@ impl<P: Copy + Hash> Monitor<P> {
         refused.len()
     }
 
-    /// Ends all sessions: [`Monitor::poll_transmit`] writes a close for each, to where its last update
-    /// came from.
+    /// Ends all sessions: [`Monitor::poll_transmit`] writes a close for each, to the sender of its
+    /// last update.
     pub fn close(&mut self, now: Time) {
         let reason = CloseReason::ShuttingDown;
         for (_, record) in &self.records {
@@ -221,30 +224,30 @@ impl<P: Copy + Hash> Monitor<P> {
         }
     }
 
-    // ---- what it wants next ----
+    // ---- outputs ----
 
-    /// Writes the next answer to the front of `out`, which grows to its length; call it until there is
-    /// none. How long each was held is measured until `now`.
+    /// Writes the next answer to the front of `out`, which grows to its length; call until it
+    /// returns `None`. The hold time of each ack is measured until `now`.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<MonitorTransmit<P>> {
         self.outbox.write(now, out)
     }
 
-    /// To whom the next answer goes.
+    /// The destination of the next answer.
     pub fn next_peer(&self) -> Option<&P> {
         self.outbox.next_peer()
     }
 
-    /// Takes the ack of the update that has just come, if that is answered.
+    /// Takes the ack of the update that has just arrived, if there is one.
     pub(in crate::session) fn take_ack(&mut self, of: SessionId) -> Option<TakenAck<P>> {
         self.outbox.take_ack(of)
     }
 
-    /// It leaves with the next answers after all.
+    /// Returns a taken ack, to be sent with the next answers.
     pub(in crate::session) fn put_back(&mut self, ack: TakenAck<P>) {
         self.outbox.put_back(ack);
     }
 
-    /// The same, behind the answers to the newest datagrams.
+    /// The same, after the answers to the newest datagrams.
     pub(in crate::session) fn put_aside(&mut self, ack: TakenAck<P>) {
         self.outbox.put_aside(ack);
     }
@@ -258,7 +261,7 @@ impl<P: Copy + Hash> Monitor<P> {
         self.events.pop()
     }
 
-    /// When to call [`Monitor::handle_timeout`] next; `None` while there is no source, and no topic of one
+    /// When to call [`Monitor::handle_timeout`] next; `None` while there is no source, and no topic
     /// that can become stale.
     pub fn poll_timeout(&self) -> Option<Time> {
         let sweep = (!self.records.is_empty()).then_some(self.sweep.1);
@@ -267,7 +270,7 @@ impl<P: Copy + Hash> Monitor<P> {
 
     // ---- getters ----
 
-    /// A source's record, while it lives.
+    /// A source's record, while it exists.
     pub fn record(&self, source: SourceKey) -> Option<&Record<P>> {
         self.records.get(source.index())
     }
@@ -277,7 +280,7 @@ impl<P: Copy + Hash> Monitor<P> {
         self.records.iter().map(|(index, record)| (SourceKey(index as u32), record))
     }
 
-    /// How many sources there are.
+    /// The number of sources.
     pub fn len(&self) -> usize {
         self.records.len()
     }
@@ -287,7 +290,7 @@ impl<P: Copy + Hash> Monitor<P> {
         self.records.is_empty()
     }
 
-    /// The bytes that states in parts take, half received or held; at most a quarter more than
+    /// The memory of states in parts in bytes, complete or not; at most a quarter more than
     /// [`MonitorParams::max_large`].
     pub fn large_memory(&self) -> usize {
         self.large.budget.used()
@@ -322,7 +325,8 @@ impl<P: Copy + Hash> Monitor<P> {
         self.deadlines.limit(&record.name, name)
     }
 
-    /// Whether a topic with a maximum age is stale; `None` if it has none, or no state has come.
+    /// Whether a topic with a maximum age is stale; `None` if it has no maximum age, or no state
+    /// has arrived.
     pub fn freshness(&self, source: SourceKey, topic: u16) -> Option<Freshness> {
         self.deadlines.freshness(source.0, topic)
     }
@@ -333,7 +337,7 @@ impl<P: Copy + Hash> Monitor<P> {
         self.deadlines.freshness_after(source, topic, key)
     }
 
-    /// How many topics are stale now, also of sources with a name whose session has ended.
+    /// The number of stale topics, including those of sources with a name whose session has ended.
     pub fn stale_topics(&self) -> usize {
         self.deadlines.stale()
     }
@@ -445,7 +449,7 @@ impl<P: Copy + Hash> Monitor<P> {
         Ok(())
     }
 
-    /// A session opens, which has a place.
+    /// Opens a session that has a place.
     fn open(
         &mut self,
         at: Clocked,
@@ -456,9 +460,9 @@ impl<P: Copy + Hash> Monitor<P> {
     ) {
         let now = at.received_at;
         let binding = Binding { credential, label: self.secret.label(update.session) };
-        // What the source knows of clocks may be of a monitor that was here before.
+        // The source's clock offset may be that of a previous monitor.
         let update = &Update { clock_offset: None, ..*update };
-        // The one that the record gets.
+        // The key that the record will get.
         let key = self.records.vacant_key() as u32;
         self.large.enter(&self.origin_of(&peer, credential), key);
         let mut record = Record::new(update, peer, name.into(), binding, now, &mut self.large);
@@ -492,13 +496,13 @@ impl<P: Copy + Hash> Monitor<P> {
         Ok(())
     }
 
-    /// A session ends; the driver gets its last record.
+    /// Ends a session; the driver gets its last record.
     fn end(&mut self, now: Time, key: u32, why: End) {
         let record = Box::new(self.remove(key, now));
         self.events.push(MonitorEvent::Gone { source: SourceKey(key), record, why });
     }
 
-    /// What a sender is to those that have opened a session.
+    /// The relation of a sender to the senders that have opened a session.
     fn relation_to(&self, key: u32, peer: &P) -> Relation {
         let record = &self.records[key as usize];
         let relation = (self.relation)(&record.peer, peer);
@@ -509,8 +513,8 @@ impl<P: Copy + Hash> Monitor<P> {
         }
     }
 
-    /// The credential that an opening shows: a digest of its token, the same for each opening where
-    /// none is asked for.
+    /// The credential of an opening: a digest of its token, the same for each opening if no token
+    /// is required.
     fn credential(
         &self,
         opening: &Opening<'_>,

@@ -1,4 +1,4 @@
-//! Answers, until their driver polls them.
+//! Answers, queued until the driver polls them.
 
 use alloc::vec::Vec;
 
@@ -7,17 +7,17 @@ use crate::session::fifo::Fifo;
 use crate::unit::Time;
 use crate::wire::{Ack, Challenge, Close, CloseReason, SessionId};
 
-/// Answers that are kept for a driver that does not poll; then the oldest is lost like any datagram.
+/// The maximum number of queued answers; beyond it, the oldest is dropped, like a lost datagram.
 const MOST: usize = 1024;
 
 /// An answer that a monitor has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MonitorTransmit<P> {
-    /// Where it goes: to where the datagram came from that it answers.
+    /// The destination: the sender of the datagram that it answers.
     pub peer: P,
     /// Its length: it is at the front of the buffer. Never more than the datagram's.
     pub len: usize,
-    /// The code point with which it leaves.
+    /// Its code point.
     pub dscp: Dscp,
 }
 
@@ -45,10 +45,10 @@ pub(super) struct Answer<P> {
     pub(super) reply: Reply,
 }
 
-/// An ack that was taken out of the queue of answers, to leave in another datagram.
+/// An ack taken out of the queue of answers, to be sent in another datagram.
 #[derive(Debug)]
 pub(in crate::session) struct TakenAck<P> {
-    /// When its update came, from where, and the code point with which it leaves.
+    /// When its update arrived, from which peer, and the ack's code point.
     pub(in crate::session) received_at: Time,
     pub(in crate::session) peer: P,
     pub(in crate::session) dscp: Dscp,
@@ -63,7 +63,7 @@ impl<P> From<TakenAck<P>> for Answer<P> {
 }
 
 impl<P> Answer<P> {
-    /// One that is no ack.
+    /// An answer other than an ack.
     pub(super) fn unmarked(received_at: Time, peer: P, reply: Reply) -> Self {
         Self { received_at, peer, dscp: Dscp::DEFAULT, reply }
     }
@@ -72,9 +72,10 @@ impl<P> Answer<P> {
 #[derive(Debug)]
 pub(super) struct Outbox<P> {
     answers: Fifo<Answer<P>>,
-    /// They leave after all others, so that a driver that answers each datagram at once finds its answer first.
+    /// Acks sent after all other answers, so that a driver that answers each datagram at once finds
+    /// its answer first.
     aside: Fifo<Answer<P>>,
-    /// Whether the newest one answers the datagram at hand, and was not taken out before.
+    /// Whether the newest answer is for the present datagram, and was not taken out before.
     has_news: bool,
 }
 
@@ -83,7 +84,7 @@ impl<P: Copy> Outbox<P> {
         Self { answers: Fifo::new(), aside: Fifo::new(), has_news: false }
     }
 
-    /// A datagram has come, which may be answered.
+    /// A datagram has arrived, which may be answered.
     pub(super) fn begin(&mut self) {
         self.has_news = false;
     }
@@ -93,18 +94,18 @@ impl<P: Copy> Outbox<P> {
         self.has_news = true;
     }
 
-    /// However many there are.
+    /// Adds an answer even beyond the maximum.
     pub(super) fn push_always(&mut self, answer: Answer<P>) {
         self.answers.push(answer);
     }
 
-    /// To whom the next answer goes.
+    /// The destination of the next answer.
     pub(super) fn next_peer(&self) -> Option<&P> {
         let next = self.answers.first().or_else(|| self.aside.first());
         next.map(|answer| &answer.peer)
     }
 
-    /// Takes the answer to the datagram at hand, once, if it is an ack of this session.
+    /// Takes the answer to the present datagram, once, if it is an ack of this session.
     pub(super) fn take_ack(&mut self, of: SessionId) -> Option<TakenAck<P>> {
         let newest = self.answers.last().filter(|_| self.has_news)?;
         let Answer { received_at, peer, dscp, reply: Reply::Ack(ack) } = newest else {
@@ -118,14 +119,14 @@ impl<P: Copy> Outbox<P> {
         })
     }
 
-    /// It leaves by itself after all.
+    /// Returns a taken ack, to be sent as a separate datagram.
     pub(super) fn put_back(&mut self, taken: TakenAck<P>) {
         self.push(taken.into());
         self.has_news = false;
     }
 
-    /// The same, behind all other answers. There is one for each session at most, so none is dropped: no further
-    /// ack waits for an update before updates have left.
+    /// The same, after all other answers. There is at most one per session, so none is dropped: no
+    /// further ack waits before updates have been sent.
     pub(super) fn put_aside(&mut self, taken: TakenAck<P>) {
         self.aside.push(taken.into());
     }
@@ -141,7 +142,8 @@ impl<P: Copy> Outbox<P> {
             Reply::Ack(ack) => {
                 ack.hold = now.since(*received_at);
                 grow(out, ack.len());
-                // Straight into its place: a processor waits for bytes that were written in other units.
+                // Written in place: a copy would stall on bytes just written in units of other
+                // sizes (store forwarding).
                 ack.write(out)
             }
             Reply::Challenge(challenge) => put(out, &challenge.bytes()),
@@ -157,7 +159,7 @@ impl<P: Copy> Outbox<P> {
     }
 }
 
-/// Puts `bytes` to the front of `out`; gives their number.
+/// Writes `bytes` to the front of `out`; returns their number.
 fn put(out: &mut Vec<u8>, bytes: &[u8]) -> usize {
     grow(out, bytes.len());
     out[..bytes.len()].copy_from_slice(bytes);

@@ -1,17 +1,19 @@
-//! Which source gets a place, and which record gives way to it.
+//! Which source gets a place, and which record is displaced for it.
 //!
-//! | places held | a source that is not known | one that returns |
+//! | places held | unknown source | returning source |
 //! |---|---|---|
 //! | the address holds [`max_sources_per_peer`](super::MonitorParams::max_sources_per_peer) | refused | refused |
 //! | fewer than `max_sources − reserved` | a free place | a free place |
-//! | fewer than `max_sources` | as [`Shares`] decides | a free place |
-//! | `max_sources` | as [`Shares`] decides | as [`Shares`] decides |
+//! | fewer than `max_sources` | decided by [`Shares`] | a free place |
+//! | `max_sources` | decided by [`Shares`] | decided by [`Shares`] |
 //!
-//! A source returns if it shows a name that it held for [`HELD`] at least, with the same token or
-//! certificate; where neither is asked for, from the same network. A source that replaces its own former
-//! session takes the place of that, if its address has one left or is the same as before.
+//! A source counts as returning if it has a name that it held for at least [`HELD`], with the same
+//! token or certificate; if neither is required, from the same network. A source that replaces its
+//! own former session takes that session's place, if its address may hold one more or is the same
+//! as before.
 //!
-//! A place counts for the sender that opened the session, wherever its updates come from later.
+//! A place is charged to the sender that opened the session, even if later updates come from
+//! elsewhere.
 
 use alloc::vec::Vec;
 
@@ -21,8 +23,8 @@ use crate::session::known::Known;
 use crate::session::shares::{Origin, Shares};
 use crate::unit::{Span, Time};
 
-/// A source that held its name for this long is known when it returns. Longer than a flood lasts that
-/// takes names at random, since those records give way or fall idle.
+/// A source that held its name for this long is known when it returns. Longer than the records of a
+/// flood with random names last, which are displaced or become idle.
 const HELD: Span = Span::from_secs(60);
 
 #[derive(Debug)]
@@ -32,18 +34,18 @@ pub(super) struct Places {
     per_peer: usize,
     shares: Shares,
     known: Known,
-    /// By place, when its source came, or would have come to be known by now; in s.
+    /// Per place, when its source joined, or the time that makes it known already; in s.
     since: Vec<u32>,
 }
 
-/// What becomes of a newcomer.
+/// The decision on a newcomer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Free,
     /// The place of this record.
     Of(u32),
     Full,
-    /// Its address holds as many as one may.
+    /// Its address holds the maximum number of places.
     Capped,
 }
 
@@ -88,12 +90,12 @@ impl Places {
         self.since[place as usize] = if was_known { 0 } else { seconds(now) };
     }
 
-    /// Whether the address holds as many places as one may.
+    /// Whether the address holds the maximum number of places.
     pub(super) fn is_capped(&self, origin: &Origin) -> bool {
         self.shares.held(origin) >= self.per_peer
     }
 
-    /// Where the session of a place was opened from.
+    /// The origin from which the session of a place was opened.
     pub(super) fn origin(&self, place: u32) -> Origin {
         self.shares.origin(place).unwrap_or_default()
     }
@@ -101,7 +103,7 @@ impl Places {
     pub(super) fn leave(&mut self, place: u32, origin: &Origin, name: Option<u64>, now: Time) {
         self.shares.remove(place);
         let since = self.since[place as usize];
-        // A time that comes after a later one, as of datagrams in a batch, is no fault.
+        // Times may go back, as with datagrams in a batch.
         let held = seconds(now).saturating_sub(since);
         if let Some(name) = name
             && (since == 0 || held >= seconds(Time::ZERO + HELD))

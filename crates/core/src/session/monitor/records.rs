@@ -1,4 +1,4 @@
-//! Records: how the application takes them, and where it is.
+//! Records: how the application takes them, and its cursors.
 
 use core::hash::Hash;
 
@@ -10,22 +10,25 @@ use crate::session::streams::{NextRecord, TakenRecord};
 use crate::unit::Time;
 
 impl<P: Copy + Hash> Monitor<P> {
-    /// The same that goes on where the application was with records before a restart, before any datagram has
-    /// come. Of several cursors of one topic the last one counts; of a source without a name each party has its own.
+    /// The same, continuing at the application's cursors from before a restart; call it before any
+    /// datagram has arrived. If a topic has several cursors, the last one counts; for a source
+    /// without a name, each party has its own.
     #[must_use]
     pub fn with_cursors(mut self, cursors: impl IntoIterator<Item = Cursor>) -> Self {
         self.large.cursors.restore(cursors);
         self
     }
 
-    /// The next record of a topic, with which the application is done at once; `None` if none is complete.
+    /// The next record of a topic, which counts as processed at once; `None` if no record is
+    /// complete.
     pub fn take_record(&mut self, now: Time, source: SourceKey, topic: u16) -> Option<TakenRecord> {
         let taken = self.next_record(now, source, topic)?;
         self.handle_record_done(source, &taken.cursor);
         Some(taken)
     }
 
-    /// What is known of the record that [`Monitor::next_record`] gives; `None` if none is complete.
+    /// Information on the record that [`Monitor::next_record`] will return; `None` if no record is
+    /// complete.
     pub fn peek_record(&mut self, source: SourceKey, topic: u16) -> Option<NextRecord> {
         let record = self.records.get_mut(source.index())?;
         self.large.enter(&self.places.origin(source.0), source.0);
@@ -34,9 +37,10 @@ impl<P: Copy + Hash> Monitor<P> {
         next
     }
 
-    /// The next record of a topic, for an application that says later when it is done with it
-    /// ([`Monitor::handle_record_done`]); `None` if none is complete. Until then its source keeps the record, so
-    /// that it is not lost if the process ends, and all that is kept is within the window of the stream.
+    /// The next record of a topic, for an application that reports later when it has processed it
+    /// ([`Monitor::handle_record_done`]); `None` if no record is complete. Until then its source
+    /// keeps the record, so that it is not lost if the process ends; all kept records are within
+    /// the window of the stream.
     pub fn next_record(&mut self, now: Time, source: SourceKey, topic: u16) -> Option<TakenRecord> {
         let record = self.records.get_mut(source.index())?;
         self.large.enter(&self.places.origin(source.0), source.0);
@@ -45,27 +49,30 @@ impl<P: Copy + Hash> Monitor<P> {
         taken
     }
 
-    /// The application is done with the record that came with this cursor, and with all before it: the source
-    /// learns that with the next acks. `source` is the source of the record, whose session may have ended since.
+    /// The application has processed the record that came with this cursor, and all before it. The
+    /// next acks report this to the source. `source` is the source of the record, whose session may
+    /// have ended since.
     pub fn handle_record_done(&mut self, source: SourceKey, cursor: &Cursor) {
         self.large.cursors.set(cursor);
         let is_there = self.act_on(source.0, cursor, Record::on_records_done);
         if !is_there {
-            // It has opened its session again.
+            // The source has reopened its session.
             self.each_with(cursor, Record::on_records_done);
         }
     }
 
-    /// The application has dropped the records of this cursor's stream that it was given and is not done with, as
-    /// a relay does when its sessions to other monitors end: they are handed out again, in order, before all that
-    /// it was not given. Those that have come are so at once ([`MonitorEvent::Record`](super::MonitorEvent)), the
-    /// others once the source has sent them again. Of the cursor its `next` does not count.
+    /// The application has dropped records of this cursor's stream that were handed out and not
+    /// processed, as a relay does when its sessions to other monitors end: they are handed out
+    /// again, in order, before all later records. Received ones are available at once
+    /// ([`MonitorEvent::Record`](super::MonitorEvent)), the others when the source has sent them
+    /// again. The cursor's `next` is ignored.
     pub fn hand_out_again(&mut self, cursor: &Cursor) {
         self.large.cursors.give_again(cursor);
         self.each_with(cursor, Record::give_records_again);
     }
 
-    /// Does something with each record that has the stream: that of the name, or those of the party.
+    /// Calls a function on each source's record that has the stream: the one of the name, or those
+    /// of the party.
     fn each_with(
         &mut self,
         cursor: &Cursor,
@@ -80,7 +87,7 @@ impl<P: Copy + Hash> Monitor<P> {
         }
     }
 
-    /// Does something with a record, if it may have the stream; whether it has it.
+    /// Calls a function on a source's record, if it may have the stream; returns whether it has.
     fn act_on(
         &mut self,
         key: u32,
@@ -100,8 +107,8 @@ impl<P: Copy + Hash> Monitor<P> {
         is_there
     }
 
-    /// How far the application is with the records of each topic of which it has got any, as far as is known:
-    /// of `max_sources` topics, but at least 1024, those whose records it has got last.
+    /// The cursor of each topic of which the application has received records: the most recent
+    /// `max_sources` topics, but at least 1024.
     pub fn cursors(&self) -> impl Iterator<Item = Cursor> {
         self.large.cursors.iter()
     }

@@ -1,4 +1,4 @@
-//! What an update has changed: withheld if it is too old, and reported.
+//! Reports the changes of an update, and withholds states that are too old.
 
 use core::hash::Hash;
 
@@ -51,13 +51,13 @@ impl<P: Copy + Hash> Monitor<P> {
         self.large.changes.iter().any(|change| matches!(change, Change::Fresh(0)))
     }
 
-    /// Reports what an update is to the state of the first topic.
+    /// Reports the result of an update for the state of the first topic.
     pub(super) fn report_first(&mut self, source: SourceKey, arrival: Arrival) {
         let is_new = self.is_first_fresh();
         self.events.push(match arrival {
             Arrival::Fresh | Arrival::Repeat { .. } => {
                 self.counters.fresh += 1;
-                // One that is handed out is new to the driver, and one that is withheld is nothing to it.
+                // A delivered state is new to the driver; a withheld one is not visible to it.
                 match self.records[source.index()].is_withheld() {
                     true => MonitorEvent::Withheld { source },
                     false => MonitorEvent::Fresh {

@@ -1,4 +1,4 @@
-//! The tables of a monitor: its records, and how they are found.
+//! The tables of a monitor: its records, and their indices.
 
 use core::hash::Hash;
 
@@ -23,12 +23,12 @@ impl<P: Copy + Hash> Monitor<P> {
         self.by_name.find(name, |key| &*self.records[key as usize].name)
     }
 
-    /// Where a sender is from that shows this credential.
+    /// The origin of a sender with this credential.
     pub(super) fn origin_of(&self, peer: &P, credential: u64) -> Origin {
         (self.origin)(peer).with_credential(credential)
     }
 
-    /// What stands for the name of a source from there, if it has one.
+    /// The digest of a source's name and origin, if it has a name.
     pub(super) fn name_of(&self, origin: &Origin, name: &str) -> Option<u64> {
         let network = if origin.owner == 0 { origin.network } else { 0 };
         (!name.is_empty()).then(|| self.secret.owned_name(name, origin.owner, network))
@@ -48,8 +48,8 @@ impl<P: Copy + Hash> Monitor<P> {
         key
     }
 
-    /// Grows the records by a sixteenth instead of twofold, and never beyond the cap: what is
-    /// allotted and not used counts as a source's state too.
+    /// Grows the table by a sixteenth instead of doubling it, and never beyond the maximum: unused
+    /// capacity counts as memory per source too.
     fn make_room(&mut self) {
         let len = self.records.len();
         if len == self.records.capacity() {
@@ -61,7 +61,7 @@ impl<P: Copy + Hash> Monitor<P> {
     pub(super) fn remove(&mut self, key: u32, now: Time) -> Record<P> {
         let mut record = self.records.remove(key as usize);
         self.deadlines.leave(now, key, &record);
-        // Not that of the last update, which may have come from anywhere.
+        // Not the origin of the last update, which may have come from anywhere.
         let origin = self.places.origin(key);
         self.large.enter(&origin, key);
         record.release(&mut self.large);

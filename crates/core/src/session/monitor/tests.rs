@@ -35,7 +35,7 @@ fn a_source_that_comes_back_under_its_name_replaces_itself_alone() {
     sessions.sort_unstable();
     assert_eq!(sessions, [2, 3, 4]);
     assert_eq!(monitor.counters().superseded, 1);
-    assert!(!open(&mut monitor, 5, ""), "nameless ones replace nobody");
+    assert!(!open(&mut monitor, 5, ""), "nameless sources do not replace others");
     assert_eq!((monitor.by_session.len(), monitor.by_name.len()), (3, 2));
 }
 
@@ -88,7 +88,7 @@ fn the_ack_of_an_update_is_taken_once_and_not_for_a_later_one_without_an_ack() {
     };
     let mut datagram = [0; 200];
     let len = update.write(&mut datagram).unwrap();
-    // An update that wants none, and a datagram that is ignored.
+    // An update that does not request an ack, and an ignored datagram.
     for bytes in [&datagram[..len], b"FL"] {
         let _ = monitor.handle_datagram(AT, 0, bytes);
         assert!(monitor.take_ack(session).is_none(), "{bytes:?}");
@@ -126,7 +126,7 @@ fn no_end_of_a_session_is_dropped_and_without_polls_no_more_sessions_are_opened(
         let close = Close { session: SessionId(session), reason: CloseReason::Done };
         let _ = monitor.handle_datagram(AT, 0, &close.bytes());
     }
-    // More events than are kept.
+    // More events than the maximum.
     for _ in 0..1 << 16 {
         monitor.events.push(MonitorEvent::Challenged);
     }

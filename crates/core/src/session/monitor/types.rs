@@ -1,4 +1,4 @@
-//! What a monitor is told, what it says of a datagram, and its settings.
+//! A monitor's settings, inputs, errors and counters.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ pub enum Admission {
     Proven,
 }
 
-/// Which names of sources a monitor takes.
+/// Which names of sources a monitor accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Names {
     /// Those of [`Opening::is_plain_name`](crate::wire::Opening::is_plain_name), so that programs can
@@ -29,36 +29,38 @@ pub enum Names {
 /// Settings of [`Monitor`](super::Monitor).
 #[derive(Debug, Clone)]
 pub struct MonitorParams {
-    /// How a source shows where it is.
+    /// How a source proves its address.
     pub admission: Admission,
-    /// Tokens of which an opening must show one; empty: none is asked for.
+    /// Accepted tokens, of which an opening must contain one; empty: no token is required.
     pub tokens: Vec<Vec<u8>>,
-    /// Which names are taken.
+    /// Which names are accepted.
     pub names: Names,
-    /// The most records held at once.
+    /// The maximum number of records.
     pub max_sources: usize,
-    /// The most records of one address with one token or certificate; see [`Origin`](crate::session::Origin).
+    /// The maximum number of records per address and token or certificate; see
+    /// [`Origin`](crate::session::Origin).
     pub max_sources_per_peer: usize,
-    /// How many places of `max_sources` are for sources that return under a name that they held for a
-    /// minute at least.
+    /// The number of places of `max_sources` that are reserved for sources that return under a name
+    /// that they held for at least a minute.
     pub reserved: usize,
-    /// The longest state taken, in bytes. 8 MiB: an uncompressed image of 1920 by 1080 pixels.
+    /// The longest accepted state, in bytes. 8 MiB: an uncompressed image of 1920 by 1080 pixels.
     pub max_payload: usize,
-    /// The most bytes that states in parts and records of all sources may take together, half received or held.
-    /// States of the first topics that one update carries do not count: `max_sources` bounds those. Once they
-    /// are used, there is a quarter more for parties that hold little, networks of an owner
-    /// ([`Origin`](crate::session::Origin)): each of them may hold a quarter of what is left of it. 256 MiB.
+    /// The maximum memory of states in parts and records of all sources together, in bytes,
+    /// complete or not. States of first topics that fit into one update do not count: `max_sources`
+    /// bounds those. Once this is used, there is another quarter for parties that hold little (a
+    /// party is a network of an owner, see [`Origin`](crate::session::Origin)): each may hold a
+    /// quarter of the rest of it. 256 MiB.
     pub max_large: usize,
-    /// A source that has not been heard for this long is forgotten, at most as long again later:
-    /// each look at all the records is spread over this time.
+    /// A source without an update for this long is forgotten, at most twice this time after its
+    /// last update: each scan of all records is spread over this time.
     pub idle: Span,
-    /// The maximum ages of states; of several rules that match a topic, the first counts. A state that is
-    /// older as it comes, or may be, is withheld, and so is one until its age is known
-    /// ([`MonitorEvent::Withheld`](super::MonitorEvent::Withheld)). When the newest one becomes older, there
-    /// is a [`MonitorEvent::Freshness`](super::MonitorEvent::Freshness).
+    /// The maximum ages of states; if several rules match a topic, the first counts. A state that
+    /// is, or may be, older on arrival is withheld, and so is one until its age is known
+    /// ([`MonitorEvent::Withheld`](super::MonitorEvent::Withheld)). When the newest one becomes
+    /// older, there is a [`MonitorEvent::Freshness`](super::MonitorEvent::Freshness).
     pub max_age: Vec<MaxAge>,
-    /// The code point of acks, whatever the source asks for; without, as it asks, and 0 where it does
-    /// not. Challenges and closes are never marked.
+    /// The code point of acks, which overrides the source's request; if unset, as requested by the
+    /// source, or 0 without a request. Challenges and closes are never marked.
     pub ack_mark: Option<AckMark>,
 }
 
@@ -80,18 +82,19 @@ impl Default for MonitorParams {
     }
 }
 
-/// Why a datagram was left aside.
+/// Why a datagram was ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Ignored {
-    /// Not a message of ours.
+    /// Not a message of this protocol.
     #[error("not a message: {0}")]
     Unreadable(#[from] ParseError),
-    /// A message that only monitors send, or of a session that is not known or somebody else's.
+    /// A message that only monitors send, or of a session that is unknown or belongs to another
+    /// sender.
     #[error("not meant for a monitor")]
     Misplaced,
 }
 
-/// What a monitor has counted over all sources, those of the past included.
+/// The counters of a monitor over all sources, past ones included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MonitorCounters {
@@ -99,32 +102,33 @@ pub struct MonitorCounters {
     pub datagrams: u64,
     /// Updates that were the freshest of their source.
     pub fresh: u64,
-    /// Updates that came after a fresher one.
+    /// Updates that arrived after a fresher one.
     pub stale: u64,
-    /// Updates that came more than once.
+    /// Updates that arrived more than once.
     pub duplicates: u64,
     /// Challenges sent.
     pub challenged: u64,
-    /// States that were older than their maximum age as they came.
+    /// States that were older than their maximum age on arrival.
     pub too_old: u64,
-    /// Records that the application has got.
+    /// Records that the application has received.
     pub records: u64,
-    /// Chunks of records that came again.
+    /// Chunks of records that arrived again.
     pub repeated_records: u64,
-    /// Chunks of records that a source did not have any more when this monitor, restarted with an old cursor,
-    /// needed them.
+    /// Chunks of records that a source no longer had when this monitor, restarted with an old
+    /// cursor, needed them.
     pub lost_records: u64,
-    /// Chunks of records that no source writes, and that are refused: those that are longer than
-    /// [`RecordChunk::MAX_LEN`](crate::wire::RecordChunk::MAX_LEN), or shorter before the end of their record, or
-    /// with which a record is longer than [`RecordChunk::MAX_RECORD`](crate::wire::RecordChunk::MAX_RECORD).
+    /// Refused invalid chunks of records: longer than
+    /// [`RecordChunk::MAX_LEN`](crate::wire::RecordChunk::MAX_LEN), or shorter before the end of
+    /// their record, or making a record longer than
+    /// [`RecordChunk::MAX_RECORD`](crate::wire::RecordChunk::MAX_RECORD).
     pub bad_chunks: u64,
     /// Updates refused (full, token, payload, version).
     pub refused: u64,
-    /// Of these, because the address holds as many sources as one may.
+    /// Updates refused because the address holds its maximum number of sources.
     pub capped: u64,
-    /// Sessions that lost their place to a newcomer of a party with fewer.
+    /// Sessions displaced by a newcomer of a party with fewer places.
     pub displaced: u64,
-    /// Datagrams left aside.
+    /// Ignored datagrams.
     pub ignored: u64,
     /// Sessions opened.
     pub opened: u64,
@@ -132,34 +136,34 @@ pub struct MonitorCounters {
     pub closed: u64,
     /// Sessions forgotten because they were idle.
     pub expired: u64,
-    /// Sessions that another of the same name replaced: sources that were restarted.
+    /// Sessions replaced by another of the same name: restarted sources.
     pub superseded: u64,
-    /// Sessions ended because their credential was revoked, or does not permit their name any more.
+    /// Sessions ended because their credential was revoked, or no longer permits their name.
     pub revoked: u64,
 }
 
-/// What the sender of a datagram is to a sender that opened a session.
+/// The relation of a datagram's sender to a sender that opened a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
-    /// The same: it may go on with the session, and end it.
+    /// The same sender: it may continue the session, and end it.
     Same,
-    /// Perhaps the same: it may go on after an opening with the session's token.
+    /// Possibly the same: it may continue after an opening with the session's token.
     Unproven,
-    /// Another one, whatever it shows.
+    /// Another sender, regardless of its token.
     Other,
 }
 
 impl From<Time> for Clocked {
-    /// A datagram that is answered as it comes.
+    /// A datagram that is answered on arrival.
     fn from(now: Time) -> Self {
         Self { received_at: now, now }
     }
 }
 
-/// When a datagram came and when it is answered.
+/// When a datagram arrived, and when it is answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Clocked {
-    /// When it came in.
+    /// Its arrival time.
     pub received_at: Time,
     /// Now, when the answer is written.
     pub now: Time,

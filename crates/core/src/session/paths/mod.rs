@@ -1,11 +1,11 @@
-//! The paths of a source: which of them the next update takes, and what acks tell of each.
+//! The paths of a source: chooses paths for each update, and tracks the state of each path by acks.
 //!
 //! ```text
 //!              law: now!
 //!                 │          live ones' states      first, copies
 //!   update ─► route ─────────────► scheduler ─────────────┬──────► path 0 ─► …
 //!                 │                                       └──────► path 1 ─► …
-//!                 └─ silent, untried, long unused ones: a copy now and then ──► path 2 ─► …
+//!                 └─ silent, untried, long unused ones: an occasional copy ──► path 2 ─► …
 //!
 //!               set_up            ack                3 without an answer, or one for very long
 //!   Down ───────────────► Untried ───► Live ──────────────────────────────────────────► Silent
@@ -13,23 +13,25 @@
 //!     └── set_up(false), from any       └──────────────────────────────────────────────────┘
 //! ```
 //!
-//! There is one session and one law; paths only carry its updates. Answers go to where an update
-//! came from, so the path by which an ack comes, with its number, tells of that path alone, however
-//! late it is for the session.
+//! There is one session and one law; paths only carry its updates. An answer is sent to the address
+//! from which its update came, so an ack measures the path on which it arrives, even if it is late
+//! for the session.
 //!
-//! - **A scheduler** chooses among live paths. Those for streams that wait for a better path, `ecf`,
-//!   `blest` and `daps`, are refused: an update that waits grows old.
-//! - **A path is silent** when an update of it is overdue, by srtt + 4·rttvar (and at least srtt/2
-//!   and 10 ms more than srtt), and two more have no answer, or by twice that time. So it takes two
-//!   or three round trips; until then `freshest` sees how long the oldest one waits.
-//! - **Probes** are copies. A silent path gets one after the time by which an update of it is
-//!   overdue, and then after twice as long each time, up to 2 s; an untried one with the first update,
-//!   and again after 0.4, 0.8 … 2 s; a live one that the scheduler leaves aside once a second, so that
-//!   it is seen when it has become the better one. What does not answer is tried anew, with the next
-//!   update, when the session has opened.
-//!   Probes are at most [`PROBE_SHARE`] of the updates, however slow the source, while a path is
-//!   live. Of the paths that are due, the one unused for the longest time comes first.
-//! - **Where none is live** the update takes the one heard last, with copies to others as above.
+//! - **A scheduler** chooses among live paths. Schedulers for streams that may wait for a better
+//!   path (`ecf`, `blest` and `daps`) are refused: a waiting update ages.
+//! - **A path is silent** when an update on it is overdue and two more are unanswered, or when an
+//!   update is unanswered for twice that time. An update is overdue after srtt + 4·rttvar (and at
+//!   least srtt/2 and 10 ms more than srtt). So detection takes two or three round trips; until
+//!   then, `freshest` uses the age of the oldest unanswered update.
+//! - **Probes** are copies. A silent path gets one after the time by which an update on it is
+//!   overdue, and then at doubling intervals, up to 2 s; an untried path with the first update, and
+//!   again after 0.4, 0.8 … 2 s; a live path that the scheduler does not use once per second, to
+//!   detect when it becomes the better one. When the session opens, paths without an answer are
+//!   probed again with the next update. While a path is live, probes are at most [`PROBE_SHARE`] of
+//!   the updates, even for a slow source. Among the paths that are due, the one unused for the
+//!   longest time comes first.
+//! - **Without a live path** the update takes the path with the most recent ack, with copies to
+//!   others as above.
 
 mod path;
 mod route;
@@ -46,16 +48,16 @@ use path::Path;
 pub use path::{PathAck, PathCounters, PathPhase};
 pub use route::Route;
 
-/// How many probes there may be for each update.
+/// The maximum number of probes per update.
 pub const PROBE_SHARE: f64 = 0.04;
 
-/// So many probes may be saved.
+/// The maximum number of probes that may be saved up.
 const MAX_CREDIT: f64 = 4.0;
 
 /// Why there are no such paths.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum PathsError {
-    /// None, or more than a set of paths holds.
+    /// Zero, or more than the maximum.
     #[error("{0} paths; there are from 1 to {MAX_PATHS}")]
     Count(usize),
     /// The scheduler makes packets wait.
@@ -69,19 +71,19 @@ pub enum PathsError {
     Scheduler(#[from] SchedulerError),
 }
 
-/// A path as it is now.
+/// The present state of a path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PathStatus {
-    /// How it is.
+    /// Its phase.
     pub phase: PathPhase,
-    /// What a scheduler sees of it.
+    /// The scheduler's view of it.
     pub state: PathState,
-    /// What it has carried.
+    /// Its counters.
     pub counters: PathCounters,
     /// The scheduler's estimate of the time from its device to the ack, if it has one.
     pub service: Option<Span>,
-    /// The wait in the device queue, by a stamp, of the update that was answered last; `None` where
-    /// such stamps do not come.
+    /// The measured delay in the device queue of the last answered update; `None` without departure
+    /// timestamps.
     pub stamped_wait: Option<Span>,
 }
 
@@ -90,16 +92,16 @@ pub struct PathStatus {
 pub struct Paths {
     scheduler: Box<dyn Scheduler>,
     paths: Vec<Path>,
-    /// The live ones; kept for its memory.
+    /// The live paths; kept to reuse its memory.
     live: Vec<PathState>,
     credit: f64,
 }
 
 impl Paths {
-    /// So many paths, all of which can carry updates.
+    /// `count` paths, all of which can carry updates.
     ///
     /// # Errors
-    /// [`PathsError`] says what cannot be.
+    /// [`PathsError`] if the count or the scheduler is invalid.
     pub fn new(count: usize, scheduler: &SchedulerConfig) -> Result<Self, PathsError> {
         if !(1..=MAX_PATHS).contains(&count) {
             return Err(PathsError::Count(count));
@@ -121,48 +123,48 @@ impl Paths {
 
     // ---- inputs ----
 
-    /// A path can carry updates, or cannot. What was known of it is forgotten.
+    /// Sets whether a path can carry updates. On a change, its estimates are discarded.
     pub fn set_up(&mut self, path: PathId, is_up: bool) {
         if self.path_mut(path).is_some_and(|path| path.set_up(is_up)) {
             self.scheduler.forget(path);
         }
     }
 
-    /// The session has opened, by whichever path: those that do not answer have waited ever longer
-    /// between openings, and are tried at once.
+    /// The session has opened on one of the paths: paths without an answer, whose probe intervals
+    /// have grown, are probed at once.
     pub fn on_opened(&mut self) {
         self.paths.iter_mut().for_each(Path::on_opened);
     }
 
-    /// What waits in the device through which a path leaves; `None` where nobody can tell.
+    /// The queue in the network device of a path; `None` if unknown.
     pub fn set_queue(&mut self, path: PathId, queue: Option<DeviceQueue>) {
         if let Some(path) = self.path_mut(path) {
             path.queue = queue;
         }
     }
 
-    /// Update `seq` has just left by a path; not as the first one, if it is a copy.
+    /// Update `seq` was just sent on a path; `is_copy` if another path was its first.
     pub fn on_sent(&mut self, now: Time, path: PathId, seq: u64, is_copy: bool) {
         if let Some(path) = self.path_mut(path) {
             path.on_sent(now, seq, is_copy);
         }
     }
 
-    /// An update has just left by a path that asks for no ack.
+    /// An update without an ack request was just sent on a path.
     pub fn on_sent_without_ack_request(&mut self, now: Time, path: PathId) {
         if let Some(path) = self.path_mut(path) {
             path.on_sent_without_ack_request(now);
         }
     }
 
-    /// Update `seq` left the device of a path this time after it was sent.
+    /// Update `seq` left the device of a path `wait` after it was sent.
     pub fn on_left(&mut self, path: PathId, seq: u64, wait: Span) {
         if let Some(path) = self.path_mut(path) {
             path.on_left(seq, wait);
         }
     }
 
-    /// An ack has come by a path.
+    /// An ack has arrived on a path.
     pub fn on_ack(&mut self, now: Time, path: PathId, ack: &PathAck) {
         let acked = self.path_mut(path).and_then(|path| path.on_ack(now, ack));
         if let Some(acked) = acked {
@@ -175,10 +177,10 @@ impl Paths {
         self.paths.iter_mut().for_each(Path::forget_clock);
     }
 
-    // ---- what it wants ----
+    // ---- decisions ----
 
-    /// Where the update goes that leaves now; the next one is expected an `interval` later.
-    /// `clock_offset` is how far the far end's clock is ahead, in ns. `None` where no path is up.
+    /// The route of the update that is sent now; the next one is expected an `interval` later.
+    /// `clock_offset` is the offset of the far end's clock in ns. `None` if no path is up.
     pub fn route(&mut self, now: Time, interval: Span, clock_offset: Option<i64>) -> Option<Route> {
         self.paths.iter_mut().for_each(|path| path.handle_timeout(now));
         if let [only] = &self.paths[..] {
@@ -205,15 +207,15 @@ impl Paths {
         Some(route)
     }
 
-    /// Whether every update asks for an ack, whatever the law wishes: of several paths nothing but
-    /// acks tells which one to take.
+    /// Whether every update asks for an ack, independent of the law: with several paths, only acks
+    /// show which one to take.
     pub fn want_every_ack(&self) -> bool {
         self.paths.len() > 1
     }
 
     // ---- getters ----
 
-    /// How many there are.
+    /// The number of paths.
     pub fn count(&self) -> usize {
         self.paths.len()
     }
@@ -228,12 +230,12 @@ impl Paths {
         self.paths.get(usize::from(path.0)).is_some_and(|path| path.phase != PathPhase::Down)
     }
 
-    /// Those that can carry updates.
+    /// The paths that can carry updates.
     pub fn up(&self) -> impl Iterator<Item = PathId> {
         numbered(&self.paths).filter(|(_, path)| path.phase != PathPhase::Down).map(|(id, _)| id)
     }
 
-    /// Each path as it is now, the first one first.
+    /// The present state of each path, the first one first.
     pub fn statuses(
         &self,
         now: Time,
@@ -316,10 +318,10 @@ mod tests {
     struct World {
         paths: Paths,
         rtts: Vec<Option<u64>>,
-        /// Between updates.
+        /// The interval between updates.
         interval: Span,
         seq: u64,
-        /// When which ack comes by which path.
+        /// Pending acks: time, path and update.
         acks: Vec<(u64, u8, u64)>,
     }
 
@@ -329,7 +331,7 @@ mod tests {
             Self { paths, rtts: rtts.to_vec(), interval: INTERVAL, seq: 0, acks: Vec::new() }
         }
 
-        /// Gives the routes of so many updates.
+        /// Returns the routes of `updates` updates.
         fn run(&mut self, updates: u64) -> Vec<Route> {
             (0..updates).map(|_| self.step()).collect()
         }
@@ -441,7 +443,7 @@ mod tests {
 
     #[test]
     fn a_path_that_is_down_is_forgotten_by_the_scheduler_too() {
-        /// Counts what it is told to forget.
+        /// Counts calls of `forget`.
         #[derive(Debug)]
         struct Forgetful(Arc<AtomicUsize>);
 
@@ -469,7 +471,7 @@ mod tests {
 
     #[test]
     fn probes_are_spread_over_the_paths_that_are_left_aside() {
-        // Five paths that want one a second, and two a second for all of them.
+        // Five paths, each due for one probe per second, and two probes per second for all of them.
         let rtts = [20, 60, 60, 60, 60, 60].map(Some);
         let mut world = World::new("min_srtt", &rtts);
         world.run(500);
@@ -529,9 +531,9 @@ mod tests {
     }
 
     proptest! {
-        /// Acks for what was never sent or was answered long ago, by paths that there are not, with
-        /// any times: nothing panics, memory is bounded, and while one is live none is first that is
-        /// not; nor does anything take a path that is down.
+        /// Acks of updates that were never sent or were answered long ago, on nonexistent paths,
+        /// with any times: no panic, bounded memory, no other path first while one is live, and no
+        /// update on a path that is down.
         #[test]
         fn whatever_acks_say_only_live_paths_come_first(
             steps in prop::collection::vec(any_step(), 1..400),

@@ -1,4 +1,4 @@
-//! What is known of one path, from the updates that took it and the acks that came back by it.
+//! The state of one path, from the updates sent on it and the acks received on it.
 
 use alloc::collections::VecDeque;
 
@@ -6,48 +6,51 @@ use crate::path::{Acked, DeviceQueue, LastStamp, PathId, PathState};
 use crate::session::ClockOffset;
 use crate::unit::{Bytes, Span, Time};
 
-/// Updates in flight that a path remembers: 32,768 (768 KiB) are 10,000 updates per second over a
-/// round trip of 3 s. Of more, a live path remembers the oldest, which tell when it falls silent, and
-/// a silent one the newest, which are its probes. An answer to another update is not counted.
+/// The maximum number of updates in flight that a path remembers: 32,768 (768 KiB) are 10,000
+/// updates per second over a round trip of 3 s. Beyond it, a live path keeps the oldest, which
+/// determine when it falls silent, and a silent path the newest, which are its probes. An answer to
+/// a forgotten update does not count.
 pub(super) const REMEMBERED: usize = 1 << 15;
 
-/// An update is lost when so many later ones were acknowledged (RFC 9002 section 6.1.1).
+/// An update counts as lost when this many later ones were acknowledged (RFC 9002 section 6.1.1).
 const REORDERED: usize = 3;
 
-/// So many updates without an answer, the first of them overdue, and a path is silent. 3: at 10 %
-/// loss both ways together, one false alarm in a thousand updates, which costs little.
+/// A path is silent with this many unanswered updates, the first of them overdue. 3: at 10 % loss
+/// in both directions together, one false alarm in a thousand updates, which costs little.
 const MISSED: usize = 3;
 
-/// The least that round trips may vary before an update is overdue: hosts answer late, too.
+/// The minimum tolerance for the variation of round trips before an update is overdue: hosts may
+/// answer late.
 const MIN_VARIATION: Span = Span::from_millis(10);
 
-/// After this long an update is overdue on a path without a round trip; and half of the first wait
-/// between probes of it.
+/// The time after which an update is overdue on a path without a measured round trip, and half of
+/// the first interval between probes of such a path.
 const FIRST_WAIT: Span = Span::from_millis(200);
 
-/// The longest wait between probes of a silent path.
+/// The maximum interval between probes of a silent path.
 const MAX_PROBE_WAIT: Span = Span::from_secs(2);
 
-/// What was heard counts for about this long, and for eight samples: of a wireless path it is worth
-/// little after that. So a probe tells how a path is now, and not how it was when it was left.
+/// The memory of the estimators: samples count for about this long, and for at least eight samples.
+/// Older samples of a wireless path have little value. So a probe measures the present state of a
+/// path, not the state when it was last used.
 const MEMORY: Span = Span::from_millis(500);
 
-/// A live path that is left aside is probed so often.
+/// The interval between probes of a live path that the scheduler does not use.
 const LEFT_ASIDE: Span = Span::from_secs(1);
 
-/// Of the loss, what one update counts. 1/32: 5 % are known within 3 %.
+/// The weight of one update in the loss estimate. 1/32: a loss of 5 % is known within 3 %.
 const LOSS_GAIN: f64 = 1.0 / 32.0;
 
-/// How a path is.
+/// The phase of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathPhase {
-    /// It cannot carry anything: its interface is down, or its connection is being made.
+    /// It is down: its interface is down, or its connection is being established.
     Down,
-    /// Nothing has been heard by it yet.
+    /// No ack has arrived on it yet.
     Untried,
     /// It answers.
     Live,
-    /// It does not answer any more.
+    /// It has stopped answering.
     Silent,
 }
 
@@ -63,32 +66,33 @@ impl PathPhase {
     }
 }
 
-/// What a path has carried.
+/// The counters of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathCounters {
     /// Updates sent, copies included.
     pub sent: u64,
-    /// Those of them that took another path too, and this one not first.
+    /// Updates sent on it as a copy: another path was their first.
     pub copies: u64,
-    /// Those that were answered.
+    /// Updates that were answered.
     pub acked: u64,
-    /// Those that count as lost, they or their answers.
+    /// Updates that count as lost: they or their acks.
     pub lost: u64,
     /// How many times it fell silent.
     pub silences: u64,
 }
 
-/// An update on its way.
+/// An update in flight.
 #[derive(Debug, Clone, Copy)]
 struct InFlight {
     seq: u64,
     at: Time,
-    /// Its expected time in the device queue, or that by a stamp; `None` if that was blocked.
+    /// Its expected delay in the device queue, or the one measured by a timestamp; `None` if the
+    /// device was blocked.
     wait: Option<Span>,
     is_stamped: bool,
 }
 
-/// What an ack says of the path by which it came.
+/// The information of an ack on the path on which it arrived.
 #[derive(Debug, Clone, Copy)]
 pub struct PathAck {
     /// The update that it answers.
@@ -104,21 +108,20 @@ pub(super) struct Path {
     pub(super) phase: PathPhase,
     pub(super) counters: PathCounters,
     pub(super) queue: Option<DeviceQueue>,
-    /// When something was sent by it last.
+    /// When the last update was sent on it.
     pub(super) used_at: Option<Time>,
     pub(super) heard_at: Option<Time>,
-    /// The last wait by a stamp of an update's departure.
+    /// The last queueing delay measured by an update's departure timestamp.
     pub(super) stamped: LastStamp,
     in_flight: VecDeque<InFlight>,
     srtt: Option<Span>,
     rttvar: Span,
-    /// The mean way there as the difference of two clocks, ns, without the device queue.
+    /// The mean forward delay without the device queue, in ns, as the difference of two clocks.
     forward_delay: Option<i64>,
-    /// For its shortest round trip of late.
+    /// For its recent minimum round trip.
     clocks: ClockOffset,
     loss: f64,
-    /// While it is not live: how long after the last probe the next one follows; twice as long after
-    /// each.
+    /// While it is not live: the interval from the last probe to the next, which doubles with each.
     probe_wait: Span,
 }
 
@@ -143,8 +146,8 @@ impl Path {
 
     // ---- inputs ----
 
-    /// It can carry updates, or cannot; whether that is new. What was known of it is of another
-    /// network, perhaps.
+    /// Sets whether it can carry updates; returns whether this has changed. Then all estimates are
+    /// discarded, as they may belong to another network.
     pub(super) fn set_up(&mut self, is_up: bool) -> bool {
         if is_up != (self.phase == PathPhase::Down) {
             return false;
@@ -157,7 +160,7 @@ impl Path {
         true
     }
 
-    /// The session has opened: what has not answered is as if it was never tried.
+    /// The session has opened: a path without answers counts as never tried.
     pub(super) fn on_opened(&mut self) {
         if let PathPhase::Untried | PathPhase::Silent = self.phase {
             (self.used_at, self.probe_wait) = (None, FIRST_WAIT);
@@ -171,7 +174,7 @@ impl Path {
         if self.phase != PathPhase::Live {
             self.probe_wait = (self.probe_wait * 2).min(MAX_PROBE_WAIT);
         }
-        // They are looked for by their numbers, which rise.
+        // Binary search needs ascending numbers.
         if self.in_flight.back().is_some_and(|last| last.seq >= seq) {
             return;
         }
@@ -185,7 +188,7 @@ impl Path {
         self.in_flight.push_back(InFlight { seq, at: now, wait, is_stamped: false });
     }
 
-    /// An update left its device this time after it was sent.
+    /// An update left the device `wait` after it was sent.
     pub(super) fn on_left(&mut self, seq: u64, wait: Span) {
         if let Ok(at) = self.in_flight.binary_search_by_key(&seq, |sent| sent.seq) {
             let sent = &mut self.in_flight[at];
@@ -193,14 +196,14 @@ impl Path {
         }
     }
 
-    /// An update has left by it that asks for no ack: nothing is waited for.
+    /// An update without an ack request was sent on it: no answer is expected.
     pub(super) fn on_sent_without_ack_request(&mut self, now: Time) {
         self.counters.sent += 1;
         self.used_at = Some(now);
     }
 
-    /// An ack has come by it. An ack of an update that did not take this path, or that was answered
-    /// before, is ignored. Gives the update's round trip and wait.
+    /// An ack has arrived on it. An ack of an update that was not sent on this path, or was
+    /// answered before, is ignored. Returns the update's round trip and queueing delay.
     pub(super) fn on_ack(&mut self, now: Time, ack: &PathAck) -> Option<Acked> {
         let at = self.in_flight.binary_search_by_key(&ack.seq, |sent| sent.seq).ok()?;
         let sent = self.in_flight[at];
@@ -216,7 +219,7 @@ impl Path {
         Some(Acked { round_trip: now.since(sent.at) - ack.hold, wait: sent.wait? })
     }
 
-    /// Looks whether it has fallen silent.
+    /// Checks whether it has fallen silent.
     pub(super) fn handle_timeout(&mut self, now: Time) {
         let Some(silence) = self.unanswered(now).filter(|_| self.phase == PathPhase::Live) else {
             return;
@@ -226,7 +229,7 @@ impl Path {
         if silence >= timeout * 2 || (missed && silence >= timeout) {
             self.phase = PathPhase::Silent;
             self.counters.silences += 1;
-            // One that has only lost a few is found at once.
+            // A path that has lost only a few updates is found again at once.
             self.probe_wait = timeout.min(MAX_PROBE_WAIT);
         }
     }
@@ -236,10 +239,10 @@ impl Path {
         self.forward_delay = None;
     }
 
-    // ---- what it is like ----
+    // ---- estimates ----
 
-    /// As a scheduler sees it. Windows are counted in updates, of one byte each: no scheduler of
-    /// updates looks at their size, and how many there are is the law's affair.
+    /// The scheduler's view of it. Windows are counted in updates, of one byte each: schedulers of
+    /// updates ignore their size, and the law determines their number.
     pub(super) fn state(&self, now: Time, id: PathId, clock_offset: Option<i64>) -> PathState {
         let inflight = Bytes::new(self.in_flight.len() as u64);
         PathState {
@@ -256,7 +259,7 @@ impl Path {
         }
     }
 
-    /// When it should be tried again if nothing else takes it: at once where it never was.
+    /// When it should be probed if no update is sent on it before: at once if it was never used.
     pub(super) fn probe_at(&self) -> Option<Time> {
         let wait = match self.phase {
             PathPhase::Down => return None,
@@ -272,7 +275,8 @@ impl Path {
 
     // ---- steps ----
 
-    /// What left before the update at `at`, and by now should have been answered.
+    /// Drops updates sent before the one at `at` that should have been answered by now: they are
+    /// lost.
     fn drop_lost(&mut self, now: Time, at: usize) {
         let timeout = self.timeout();
         for before in (1..=at).rev() {
@@ -282,14 +286,14 @@ impl Path {
             }
             self.in_flight.pop_front();
             self.counters.lost += 1;
-            // An outage tells nothing of the losses after it.
+            // Losses in an outage are no measure of the losses after it.
             if self.phase == PathPhase::Live {
                 self.loss += (1.0 - self.loss) * LOSS_GAIN;
             }
         }
     }
 
-    /// RFC 6298 section 2.3, with more weight on samples that are rare.
+    /// RFC 6298 section 2.3, with a higher weight for rare samples.
     fn measure(&mut self, now: Time, sent: InFlight, ack: &PathAck, span: Span) {
         let rtt = now.since(sent.at) - ack.hold;
         let gain = (span.as_secs_f64() / MEMORY.as_secs_f64()).clamp(0.125, 1.0);
@@ -306,8 +310,8 @@ impl Path {
             }
         }
         self.clocks.on_ack(now, sent.at, ack.received_at, rtt);
-        // Two clocks may start anywhere; their distance is taken modulo 2⁶⁴ ns.
-        // Nothing has waited for longer than the round trip, whatever was expected.
+        // Two clocks may have any origin; their difference is computed modulo 2⁶⁴ ns. The queueing
+        // delay is at most the round trip, even if more was expected.
         let left_at = sent.at + sent.wait.unwrap_or_default().min(rtt);
         let delay = ack.received_at.as_nanos().wrapping_sub(left_at.as_nanos()) as i64;
         self.forward_delay =
@@ -321,12 +325,12 @@ impl Path {
         Some(Span::from_nanos(delay.max(0).unsigned_abs()))
     }
 
-    /// For how long the oldest update in flight has had no answer.
+    /// For how long the oldest update in flight has been unanswered.
     fn unanswered(&self, now: Time) -> Option<Span> {
         self.in_flight.front().map(|sent| now.since(sent.at))
     }
 
-    /// After this long an update is overdue.
+    /// The time after which an update is overdue.
     fn timeout(&self) -> Span {
         self.srtt
             .map_or(FIRST_WAIT, |srtt| srtt + (self.rttvar * 4).max(srtt / 2).max(MIN_VARIATION))
@@ -345,7 +349,7 @@ mod tests {
         PathAck { seq, hold: Span::ZERO, received_at }
     }
 
-    /// An update every 20 ms from `first` on, each answered after `rtt`, until so many were sent.
+    /// `count` updates from `first` on, one every 20 ms, each answered after `rtt`.
     fn run(path: &mut Path, first: u64, count: u64, rtt: u64) {
         for seq in first..first + count {
             path.on_sent(at(20 * seq), seq, false);
@@ -360,7 +364,8 @@ mod tests {
         path.queue = Some(DeviceQueue { packets: 4, rate: 1_000.0 });
         for seq in 0..20 {
             path.on_sent(at(20 * seq), seq, false);
-            // A clock that is behind by the whole range, and 7 ms of the 10 there, 4 of them here.
+            // A clock that is behind by the whole range; 7 of the 10 ms are before the arrival, 4
+            // of them in the local device queue.
             let received_at = Time::from_nanos(at(20 * seq + 7).as_nanos().wrapping_add(1 << 63));
             path.on_ack(at(20 * seq + 10), &ack(seq, received_at));
         }
@@ -378,12 +383,13 @@ mod tests {
         for seq in 50..60 {
             path.on_sent(at(20 * seq), seq, false);
         }
-        // One that is lost tells little: 30 ms are srtt and half of it, twice that is much.
+        // A single lost update means little: it is overdue after 30 ms, 1.5 srtt, and long overdue
+        // after twice that.
         path.handle_timeout(at(20 * 50 + 29));
         assert!(path.is_live());
         path.handle_timeout(at(20 * 50 + 31));
         assert_eq!(path.phase, PathPhase::Silent, "ten are on their way");
-        // What was late all the while is no loss.
+        // Updates that were only late are not lost.
         path.on_ack(at(1_300), &ack(59, at(1_300)));
         assert!(path.is_live());
         let PathCounters { sent, acked, lost, silences, .. } = path.counters;
@@ -400,7 +406,7 @@ mod tests {
         assert!(path.is_live());
         path.handle_timeout(at(2_060));
         assert!(!path.is_live());
-        // A probe that is answered ends it, and what came before is not waited for any more.
+        // An answered probe ends the silence, and earlier updates are not expected any more.
         path.on_sent(at(3_000), 150, true);
         path.on_ack(at(3_020), &ack(150, at(3_010)));
         path.handle_timeout(at(9_000));

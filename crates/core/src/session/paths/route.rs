@@ -2,22 +2,22 @@
 
 use crate::path::{PathId, PathSet};
 
-/// Where an update goes.
+/// The route of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// By this path.
+    /// The first path.
     pub first: PathId,
-    /// And as a copy by these.
+    /// The paths of its copies.
     pub copies: PathSet,
 }
 
 impl Route {
-    /// By one path alone.
+    /// A single path.
     pub fn by(first: PathId) -> Self {
         Self { first, copies: PathSet::EMPTY }
     }
 
-    /// By each of these; `None` if there are none.
+    /// All of these paths; `None` if `paths` is empty.
     pub fn over(mut paths: impl Iterator<Item = PathId>) -> Option<Self> {
         let first = paths.next()?;
         Some(Self { first, copies: paths.fold(PathSet::EMPTY, PathSet::with) })

@@ -1,4 +1,4 @@
-//! What a record has of a topic or a key by its number, the first topic included.
+//! Access to a record's topics and keys by number, the first topic included.
 
 use super::Record;
 use crate::session::held::{BOUNDED, Since, WITHHELD};
@@ -7,7 +7,7 @@ use crate::session::topic_record::TopicRecord;
 use crate::unit::Time;
 
 impl<P> Record<P> {
-    /// The same of a topic.
+    /// The bounded age of a topic's newest state.
     pub(in crate::session) fn age_of(&self, topic: u16, now: Time) -> Option<StateAge> {
         match topic {
             0 => self.bounded_age(now),

@@ -12,7 +12,7 @@ use crate::unit::Time;
 use crate::wire::{Frame, TopicName, TopicStream, Update};
 
 impl More {
-    /// The name of a topic of records has come, with their stream.
+    /// The name of a topic of records has arrived, with their stream.
     pub(super) fn on_stream(
         &mut self,
         source: &str,
@@ -29,14 +29,14 @@ impl More {
 }
 
 impl<P> Record<P> {
-    /// An update has come, which may carry the clocks' offset.
+    /// An update has arrived, which may carry the clock offset.
     pub(super) fn note_clock_offset(&mut self, update: &Update<'_>, changes: &mut Vec<Change>) {
         if let Some(more) = &mut self.more {
             more.streams.note_clock_offset(update, changes);
         }
     }
 
-    /// What a frame of a topic other than the first has changed.
+    /// Notes the changes by a frame of a topic other than the first.
     pub(super) fn note_arrival(
         &mut self,
         topic: u16,
@@ -55,8 +55,9 @@ impl<P> Record<P> {
         }
     }
 
-    /// An update has come. If it carries the clocks' offset, the ages of states are known that came without it. Call
-    /// it after the frames: a state that the update replaces then has its age already.
+    /// An update has arrived. If it carries the clock offset, the ages of states that arrived
+    /// without it become known. Call it after the frames, so that it skips states that the update
+    /// has replaced.
     pub(super) fn learn_ages(
         &mut self,
         update: &Update<'_>,
@@ -68,14 +69,14 @@ impl<P> Record<P> {
         }
     }
 
-    /// The source asks how far the application is with a topic.
+    /// The source requests the cursor of a topic.
     pub(super) fn on_question(&mut self, topic: u16, large: &mut LargeStates) -> Arrival {
         self.more.get_or_insert_default().streams.sync((&self.name, topic), large);
         Arrival::Part
     }
 
-    /// A copy of an update has come, or one that is too old to know. Its ack says that it is there: its records
-    /// count.
+    /// A copy of an update has arrived, or an update too old for the window. Its ack reports its
+    /// arrival, so its records count.
     pub(super) fn on_late_records(
         &mut self,
         update: &Update<'_>,
@@ -93,7 +94,7 @@ impl<P> Record<P> {
         }
     }
 
-    /// The next record of a topic, which the application gets.
+    /// Hands out the next record of a topic to the application.
     pub(in crate::session) fn next_record(
         &mut self,
         now: Time,
@@ -103,13 +104,13 @@ impl<P> Record<P> {
         self.more.as_mut()?.streams.next(now, (&self.name, topic), large)
     }
 
-    /// The topic of the records of this number, which is [`Cursor::topic`]: a number that was named anew since has
-    /// another name in [`Record::topic`](Self::topic).
+    /// The name of the topic of records with this number, which is [`Cursor::topic`]: if the number
+    /// was renamed since, [`Record::topic`](Self::topic) has another name.
     pub fn record_topic(&self, number: u16) -> Option<&str> {
         self.more.as_ref()?.streams.name(number)
     }
 
-    /// What is known of the next record of a topic.
+    /// Information on the next record of a topic.
     pub(in crate::session) fn peek_record(
         &mut self,
         topic: u16,
@@ -118,7 +119,8 @@ impl<P> Record<P> {
         self.more.as_mut()?.streams.peek((&self.name, topic), large)
     }
 
-    /// The application has dropped records that it is not done with; whether their stream is here.
+    /// The application has dropped records before processing them; returns whether their stream is
+    /// here.
     pub(in crate::session) fn give_records_again(
         &mut self,
         cursor: &Cursor,
@@ -128,7 +130,7 @@ impl<P> Record<P> {
         streams.is_some_and(|streams| streams.give_again(cursor, &mut large.changes))
     }
 
-    /// The application is done with records; whether their stream is here.
+    /// The application has processed records; returns whether their stream is here.
     pub(in crate::session) fn on_records_done(
         &mut self,
         cursor: &Cursor,

@@ -122,7 +122,7 @@ pub(super) struct Transfers {
     former: Option<Transfer>,
     /// A finished transfer whose buffers are reused.
     spare: Option<Transfer>,
-    /// All begun states, including those that are neither current nor former.
+    /// All begun states, including older ones than `former`.
     begun: VecDeque<Begun>,
     /// Parts that are neither acknowledged nor lost, in the order of sending.
     in_flight: VecDeque<SentPart>,

@@ -48,7 +48,7 @@ pub struct LogisticWeights {
     pub deviation: f64,
     /// θ₀.
     pub intercept: f64,
-    /// Where the numbers are from.
+    /// How the numbers were trained.
     pub training: Training,
 }
 
@@ -69,7 +69,7 @@ pub struct LevelWeights {
     pub intercept: f64,
     /// s, of d levels, the variance and the number of frames; d is 1 to 64.
     pub scale: Vec<f64>,
-    /// Where the numbers are from.
+    /// How the numbers were trained.
     pub training: Training,
     /// 1 to 1000 support vectors.
     pub vector: Vec<SupportVector>,

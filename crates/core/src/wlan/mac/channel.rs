@@ -31,7 +31,7 @@ pub struct Propagation {
     pub exponent: f64,
     /// The standard deviation of log-normal shadowing, in dB; at least zero.
     pub shadowing_db: f64,
-    /// How long a drawn shadowing lasts.
+    /// How long one draw of the shadowing lasts.
     pub per: Shadowing,
     /// The noise that the receiver adds to thermal noise (its noise figure), in dB.
     pub noise_figure_db: f64,
@@ -57,7 +57,7 @@ impl Default for Propagation {
     }
 }
 
-/// How long a drawn shadowing lasts.
+/// How long one draw of the shadowing lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]

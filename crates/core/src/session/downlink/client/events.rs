@@ -1,4 +1,4 @@
-//! What a client has to report, until its driver polls it.
+//! The events of a client, queued until its driver polls them.
 
 use alloc::vec::Vec;
 
@@ -7,8 +7,8 @@ use crate::session::fifo::Fifo;
 use crate::unit::{Span, Time};
 use crate::wire::CloseReason;
 
-/// Events that are kept for a driver that does not poll; then the oldest is dropped. With the payloads
-/// of packets this is a few MB at most.
+/// The maximum number of queued events; beyond it, the oldest is dropped. With the payloads of
+/// packets this is at most a few MB.
 const MAX_EVENTS: usize = 64;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) enum Queued {
 #[derive(Debug)]
 pub(super) struct Events {
     queue: Fifo<Queued>,
-    /// The payload of the event that was polled last.
+    /// The payload of the last polled event.
     polled: Vec<u8>,
     /// A buffer for the next payload, so that a driver which polls after each datagram causes no
     /// allocation.

@@ -1,4 +1,4 @@
-//! What a client makes of a datagram: a packet, a challenge or a close.
+//! Processing of received datagrams at a client: packets, challenges and closes.
 
 use super::events::Queued;
 use super::types::{ClientIgnored, Stamp};
@@ -19,7 +19,7 @@ impl Client {
         datagram: ReceivedDatagram<'_>,
     ) -> Result<(), ClientIgnored> {
         let message = Message::parse(datagram.bytes)?;
-        // A datagram that a former transport delivers late must not complete a join: no report could leave.
+        // A late datagram of a former transport must not complete a join: no report could be sent.
         if message.session() != self.session || !self.joiner.is_ready() {
             return Err(ClientIgnored::Misplaced);
         }
@@ -61,7 +61,7 @@ impl Client {
             self.events.push(Queued::Joined);
         }
         let delay = packet.clock_offset.map(|offset| {
-            // Before it was sent, by an estimate that is off: that is no time at all.
+            // By an inexact estimate it may arrive before it was sent: then the delay is zero.
             received_at.since(ClockOffset::translate(sent_at, offset))
         });
         let payload = self.events.copied(payload);
@@ -69,7 +69,7 @@ impl Client {
         Ok(())
     }
 
-    /// Notes that a packet has come, in the frame of this stamp.
+    /// Notes that a packet has arrived, in the frame with this stamp.
     fn remember(
         &mut self,
         now: Time,
@@ -112,7 +112,7 @@ impl Client {
         if self.joiner.is_joined() {
             self.join_again(now);
         } else if is_new {
-            // The same cookie twice means that it was not accepted: then the backoff holds.
+            // The same cookie twice means that it was not accepted: then the backoff applies.
             self.joiner.prompt(now);
         }
         self.events.push(Queued::Challenged);
@@ -124,7 +124,7 @@ impl Client {
         self.events.push(Queued::Closed(reason));
     }
 
-    /// Up to a sixteenth of the interval, so that clients do not all speak in the same moment.
+    /// Up to a sixteenth of the interval, so that clients do not all report at the same time.
     fn spread(&self, interval: Span) -> Span {
         (interval / 16).mul_f64((mix(self.session.0) >> 11) as f64 / (1u64 << 53) as f64)
     }

@@ -2,15 +2,15 @@
 //! carry datagrams.
 //!
 //! ```text
-//!   again ──► next_at ── due, transport renewed ──► join leaves ── packet ──► joined
+//!   again ──► next_at ── due, transport renewed ──► join sent ─── packet ──► joined
 //!               ▲                                     │
 //!               └── backoff; a new challenge: at once ┘
 //! ```
 //!
 //! | transport | a join that is due |
 //! |---|---|
-//! | ready | leaves; after each third one without an answer, once the driver has renewed the transport |
-//! | connecting | is held back until the transport is ready, and leaves then |
+//! | ready | is sent; after every third unanswered join, once the driver has renewed the transport |
+//! | connecting | is held back until the transport is ready |
 //! | down | asks for the transport to be renewed; this counts as an attempt, so that repeated failures back off |
 
 use super::types::ClientParams;
@@ -19,8 +19,8 @@ use crate::session::backoff::{Backoff, Step};
 use crate::unit::{Span, Time};
 use crate::wire::CloseReason;
 
-/// Joins without an answer after which the transport is made again: the host may have moved to another
-/// network.
+/// The number of joins without an answer after which the transport is renewed: the host may have
+/// moved to another network.
 const RENEW_AFTER: u64 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +38,10 @@ pub(super) struct Joiner {
     step: Step,
     /// Whether the driver is to be asked to renew the transport.
     is_renewal_wanted: bool,
-    /// Whether a challenge or a transport that became ready asks for the join: then the transport is not
-    /// in doubt.
+    /// Whether a challenge or a transport that became ready triggers the join: then the transport
+    /// is not in doubt.
     is_prompted: bool,
-    /// Attempts to join since the server was last heard.
+    /// Attempts to join since the server's last message.
     unanswered: u64,
 }
 
@@ -62,12 +62,12 @@ impl Joiner {
 
     // ---- inputs ----
 
-    /// The server was heard.
+    /// A message of the server has arrived.
     pub(super) fn on_heard(&mut self) {
         self.unanswered = 0;
     }
 
-    /// A packet has arrived; whether it is the first since the client joined.
+    /// A packet has arrived; returns whether it is the first since the client joined.
     pub(super) fn on_packet(&mut self) -> bool {
         if self.is_joined() {
             return false;
@@ -85,7 +85,7 @@ impl Joiner {
         }
     }
 
-    /// A challenge with a new cookie, or a transport that is ready: a join leaves now.
+    /// A challenge with a new cookie, or a transport that is ready: a join is sent now.
     pub(super) fn prompt(&mut self, now: Time) {
         if !self.is_joined() {
             self.is_prompted = true;
@@ -113,7 +113,7 @@ impl Joiner {
         }
     }
 
-    /// Time has passed: asks for what a join that is due needs.
+    /// Time has passed: requests a renewal of the transport if a due join needs it.
     pub(super) fn handle_timeout(&mut self, now: Time) {
         if self.poll_timeout().is_none_or(|at| at > now) {
             return;
@@ -135,7 +135,7 @@ impl Joiner {
         }
     }
 
-    /// Whether the driver shall renew the transport now.
+    /// Whether the driver must renew the transport now.
     pub(super) fn poll_renewal(&mut self) -> bool {
         if self.step == Step::Announced {
             self.step = Step::Ready;
@@ -143,14 +143,14 @@ impl Joiner {
         core::mem::take(&mut self.is_renewal_wanted)
     }
 
-    /// A join has left.
+    /// A join was sent.
     pub(super) fn on_sent(&mut self, now: Time) {
         self.on_attempt(now);
     }
 
-    // ---- what it wants ----
+    // ---- timers and requests ----
 
-    /// Whether a join may leave now.
+    /// Whether a join may be sent now.
     pub(super) fn may_leave(&self, now: Time) -> bool {
         let is_due = matches!(self.reach, Reach::Joining { next_at } if next_at <= now);
         is_due && self.is_ready() && self.step == Step::Ready
@@ -177,7 +177,7 @@ impl Joiner {
         self.transport == TransportState::Ready
     }
 
-    /// Attempts to join since the server was last heard.
+    /// Attempts to join since the server's last message.
     pub(super) fn unanswered(&self) -> u64 {
         self.unanswered
     }

@@ -24,20 +24,21 @@ pub use types::{
 };
 use window::Window;
 
-/// How far a capture may be in front of the socket, or behind it, in packets.
+/// The maximum distance of a capture ahead of or behind the socket, in packets.
 const CAPTURE_AHEAD: u64 = 4096;
 
 /// Joins a server, counts packets per frame, and reports.
 ///
 /// The driver's loop is that of every endpoint of [`session`](crate::session):
 ///
-/// 1. Hand in what arrived ([`Client::handle_datagram`]) and the time ([`Client::handle_timeout`]).
+/// 1. Hand in received datagrams ([`Client::handle_datagram`]) and the time
+///    ([`Client::handle_timeout`]).
 /// 2. Drain [`Client::poll_event`], which also has the payloads.
-/// 3. Drain [`Client::poll_transmit`], and send what it writes to the server.
-/// 4. Sleep until [`Client::poll_timeout`], or until something arrives.
+/// 3. Drain [`Client::poll_transmit`], and send the datagrams that it writes to the server.
+/// 4. Sleep until [`Client::poll_timeout`], or until a datagram arrives.
 ///
-/// Calls in another order are allowed and lose nothing but time, and payloads of which more than 64 are
-/// not polled. There is one path, to the server, so no call names it.
+/// Other orders of calls are allowed; they only cause delays, and the loss of payloads if more than
+/// 64 events are not polled. There is one path, to the server, so no call names it.
 #[derive(Debug)]
 pub struct Client {
     params: ClientParams,
@@ -48,18 +49,18 @@ pub struct Client {
     joiner: Joiner,
     cookie: Cookie,
     window: Window,
-    /// When the last packet came, and in which frame, while its number is in doubt.
+    /// When the last packet arrived, and in which frame, while its number is in doubt.
     held: Option<(Time, Arrival)>,
-    /// With which code point the newest packet came.
+    /// The code point of the newest packet.
     dscp: Option<Dscp>,
-    /// The code point that reports shall have, as it said.
+    /// The code point for reports that the newest packet requests.
     asked: Option<AckMark>,
-    /// When the next report is due, once packets have come.
+    /// When the next report is due, once packets have arrived.
     report_at: Option<Time>,
-    /// The multiple of the interval, on the server's clock, of which was reported last.
+    /// The multiple of the interval, on the server's clock, of the last report.
     reported: Option<u64>,
     number: u32,
-    /// When a packet was heard last.
+    /// When the last packet arrived.
     heard_at: Time,
     events: Events,
     closing: Closing,
@@ -68,10 +69,10 @@ pub struct Client {
 
 impl Client {
     /// A client that joins at once. `session` must be random. The transport counts as ready until
-    /// [`Client::handle_transport`] says otherwise.
+    /// [`Client::handle_transport`] changes that.
     ///
     /// # Errors
-    /// [`OpeningTooLong`] if name or token cannot be carried.
+    /// [`OpeningTooLong`] if the name or the token is too long.
     pub fn new(
         params: ClientParams,
         session: SessionId,
@@ -103,11 +104,11 @@ impl Client {
 
     // ---- the contract ----
 
-    /// A datagram arrived from the server's address. It is in no frame: that is for
-    /// [`Client::handle_captured`] to say.
+    /// A datagram has arrived from the server's address, without information on its frame: that is
+    /// handed in by [`Client::handle_captured`].
     ///
     /// # Errors
-    /// [`ClientIgnored`] says why it changed nothing.
+    /// [`ClientIgnored`] if it had no effect.
     pub fn handle_datagram<'a>(
         &mut self,
         now: Time,
@@ -116,7 +117,7 @@ impl Client {
         self.handle_stamped_datagram(now, None, datagram)
     }
 
-    /// The same, of a datagram that arrived in a frame, if that is known.
+    /// The same, with the frame of the datagram, if known.
     ///
     /// # Errors
     /// As [`Client::handle_datagram`].
@@ -135,7 +136,7 @@ impl Client {
         result
     }
 
-    /// Time has passed. Calls before [`Client::poll_timeout`] change nothing.
+    /// Time has passed. Calls before [`Client::poll_timeout`] have no effect.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.closing != Closing::No {
             return;
@@ -177,10 +178,10 @@ impl Client {
         }
     }
 
-    // ---- what the driver knows ----
+    // ---- inputs from the driver ----
 
-    /// The transport can carry datagrams from now on, or not. If it cannot, the server must be joined
-    /// again; if it can (again), the join leaves now.
+    /// The state of the transport has changed. If it goes down, the client must join again; if it
+    /// becomes ready, the join is sent now.
     pub fn handle_transport(&mut self, now: Time, state: TransportState) {
         if state != TransportState::Ready && self.joiner.is_joined() {
             self.join_again(now);
@@ -188,13 +189,13 @@ impl Client {
         self.joiner.handle_transport(now, state);
     }
 
-    /// A datagram of the server was seen on the air, in a frame of this stamp. It counts in that frame,
-    /// and nowhere else: it arrives a second time, sooner or later, by [`Client::handle_datagram`].
-    /// Until the first packet has arrived so, and if it is further than 4096 from the newest, it is
-    /// ignored, as its number may be that of an earlier downlink.
+    /// A datagram of the server was seen on the air, in a frame with this stamp. It counts only in
+    /// that frame: it also arrives, earlier or later, by [`Client::handle_datagram`]. It is ignored
+    /// until the first packet has arrived by that call, and if it is further than 4096 from the
+    /// newest, as its number may be that of an earlier downlink.
     ///
     /// # Errors
-    /// [`ClientIgnored`] says why it changed nothing; [`ClientCounters`] do not have it.
+    /// [`ClientIgnored`] if it had no effect; it is not counted in [`ClientCounters`].
     pub fn handle_captured(
         &mut self,
         now: Time,
@@ -207,16 +208,16 @@ impl Client {
         Ok(())
     }
 
-    /// This number of packets that are not of this session were seen on the air in the station's frame
-    /// of this stamp. They take places there, and the level is of all packets.
+    /// This number of packets of other sessions were seen on the air in the station's frame with
+    /// this stamp. They take places in it, and the level counts all packets.
     pub fn handle_captured_others(&mut self, stamp: Time, packets: u64) {
         self.counter.on_others(stamp, packets);
     }
 
-    /// The number of a datagram that [`Client::handle_captured`] would take.
+    /// The number of a datagram that [`Client::handle_captured`] would accept.
     ///
     /// # Errors
-    /// [`ClientIgnored`] says why it would not.
+    /// [`ClientIgnored`] if it would not.
     pub fn captured_seq(&self, datagram: &[u8]) -> Result<u64, ClientIgnored> {
         let Message::Packet(packet) = Message::parse(datagram)? else {
             return Err(ClientIgnored::Misplaced);
@@ -232,17 +233,17 @@ impl Client {
 
     // ---- getters ----
 
-    /// The session's name on the wire.
+    /// The session's id on the wire.
     pub fn session(&self) -> SessionId {
         self.session
     }
 
-    /// Whether packets come.
+    /// Whether the client has joined: packets arrive.
     pub fn has_joined(&self) -> bool {
         self.joiner.is_joined()
     }
 
-    /// With which code point the newest packet came, if the transport can tell.
+    /// The code point of the newest packet, if the transport reports it.
     pub fn dscp(&self) -> Option<Dscp> {
         self.dscp
     }
@@ -254,7 +255,7 @@ impl Client {
 
     // ---- steps ----
 
-    /// The server may be another process: it counts from zero, by another clock.
+    /// The server may be another process, with new sequence numbers and another clock.
     fn join_again(&mut self, now: Time) {
         self.joiner.again(now);
         self.counter.restart();
@@ -268,7 +269,7 @@ impl Client {
         Opening { cookie: self.cookie, name: &self.params.name, token: &self.params.token }
     }
 
-    /// When the server must hear of losses or of a queue before its turn.
+    /// When an urgent report of losses or of a queue is due.
     fn urgent_at(&self) -> Option<Time> {
         self.account.urgent_at(self.counters.missing, self.window.newest()?.interval)
     }
@@ -279,7 +280,7 @@ impl Client {
     }
 }
 
-/// In which interval of the server's clock `sent_at` lies.
+/// The number of the interval of the server's clock that contains `sent_at`.
 fn boundary(sent_at: Time, interval: Span) -> u64 {
     sent_at.as_nanos() / interval.as_nanos().max(1)
 }

@@ -1,4 +1,4 @@
-//! What a client writes: joins, reports, and the close.
+//! The output of a client: joins, reports, and the close.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use crate::dscp::Dscp;
 use crate::unit::Time;
 use crate::wire::{self, AckMark, Close, CloseReason, Join, Marks};
 
-/// Whether the client leaves.
+/// The progress of the client's close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closing {
     No,
@@ -20,8 +20,8 @@ pub(super) enum Closing {
 }
 
 impl Client {
-    /// Writes the next datagram that may leave now to the front of `out`, which grows to its length; call
-    /// it until there is none.
+    /// Writes the next datagram that may be sent now to the front of `out`, which grows to its
+    /// length; call until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<ClientTransmit> {
         match self.closing {
             Closing::Over => return None,
@@ -79,7 +79,7 @@ impl Client {
         self.number = self.number.wrapping_add(1);
         if is_due {
             self.reported = Some(boundary(newest.sent_at, newest.interval));
-            // Packets say when; this is for when they stay away.
+            // Packets trigger reports; this timeout is for the case that none arrive.
             self.report_at = Some(now + newest.interval * 5 / 4);
         }
         self.counters.reports += 1;
@@ -92,7 +92,7 @@ fn unmarked(len: usize, message: ClientMessage) -> ClientTransmit {
     ClientTransmit { len, dscp: Dscp::DEFAULT, message }
 }
 
-/// Puts `bytes` to the front of `out`; gives their number.
+/// Writes `bytes` to the front of `out`; returns their number.
 fn put(out: &mut Vec<u8>, bytes: &[u8]) -> usize {
     if out.len() < bytes.len() {
         out.resize(bytes.len(), 0);

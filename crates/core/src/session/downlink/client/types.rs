@@ -13,16 +13,16 @@ use crate::wlan::Report;
 pub struct ClientParams {
     /// A name for people and metrics, at most [`Opening::MAX_NAME`](wire::Opening::MAX_NAME) bytes.
     pub name: String,
-    /// Shown to the server, at most [`Opening::MAX_TOKEN`](wire::Opening::MAX_TOKEN) bytes.
+    /// A token sent to the server, at most [`Opening::MAX_TOKEN`](wire::Opening::MAX_TOKEN) bytes.
     pub token: Vec<u8>,
     /// The wait after the first join without an answer. 200 ms, as a source's.
     pub first_wait: Span,
-    /// The longest wait between joins. 2 s.
+    /// The maximum wait between joins. 2 s.
     pub longest_wait: Span,
-    /// No packet for this long, and for four intervals, and the client joins again. 2 s.
+    /// Without a packet for this long, and for four intervals, the client joins again. 2 s.
     pub silence: Span,
-    /// The code point of reports, whatever the server asks for; without, as it asks, and 0 where it does
-    /// not. Joins and closes are never marked.
+    /// The code point of reports, which overrides the server's request; if unset, as requested by
+    /// the server, or 0 without a request. Joins and closes are never marked.
     pub ack_mark: Option<AckMark>,
 }
 
@@ -39,7 +39,7 @@ impl Default for ClientParams {
     }
 }
 
-/// What the receiver knows about the frame that carried a datagram.
+/// The receiver's information on the frame that carried a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Identifies the frame: the time by the network card's clock, or the kernel's.
@@ -51,7 +51,7 @@ pub struct Stamp {
 /// A packet that a client has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedPacket<'a> {
-    /// The server's number of it.
+    /// The server's sequence number.
     pub seq: u64,
     /// When it was sent, on the server's clock.
     pub sent_at: Time,
@@ -60,29 +60,29 @@ pub struct ReceivedPacket<'a> {
     /// Its one-way delay, once the offset of the clocks is known; the error is at most half the minimum
     /// round-trip time.
     pub delay: Option<Span>,
-    /// Its payload; empty where the packet only shows that the server is there.
+    /// Its payload; empty in a keep-alive.
     pub payload: &'a [u8],
 }
 
 /// An event at a client, or a request to its driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientEvent<'a> {
-    /// A join is due, and the transport is down or may be to blame for missing answers: the driver makes
-    /// the transport again first, and reports what became of it
+    /// A join is due, and the transport is down or may be the cause of missing answers: the driver
+    /// renews the transport first, and reports its state
     /// ([`Client::handle_transport`](super::Client::handle_transport)).
     RenewTransport {
-        /// Attempts to join since the server was last heard.
+        /// Attempts to join since the server's last message.
         unanswered: u64,
     },
     /// The first packet since the client joined; the packet is the next event.
     Joined,
     /// A packet has arrived.
     Packet(ReceivedPacket<'a>),
-    /// The server wants a cookie shown.
+    /// The server requires a cookie.
     Challenged,
-    /// The server ended or refused the downlink; joins go on, rarely.
+    /// The server ended or refused the downlink; joins continue at a low rate.
     Closed(CloseReason),
-    /// No packet for too long; joins go on.
+    /// No packet for too long; joins are sent.
     Silent,
 }
 
@@ -91,57 +91,57 @@ pub enum ClientEvent<'a> {
 pub struct ClientTransmit {
     /// Its length: it is at the front of the buffer.
     pub len: usize,
-    /// The code point with which it leaves.
+    /// Its code point.
     pub dscp: Dscp,
-    /// What it is.
+    /// Its message.
     pub message: ClientMessage,
 }
 
-/// What a client sends.
+/// A message of a client.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ClientMessage {
-    /// It asks for packets.
+    /// A request for packets.
     Join,
-    /// It reports what it has received.
+    /// A report on received packets.
     Report {
         /// The packets per frame of a whole interval, if they were counted.
         seen: Option<Report>,
     },
-    /// It leaves.
+    /// The close.
     Close,
 }
 
 /// Why a datagram was ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ClientIgnored {
-    /// Not a message of ours.
+    /// Not a message of this protocol.
     #[error("not a message: {0}")]
     Unreadable(#[from] wire::ParseError),
-    /// Of another session, a message that only clients send, or while the transport cannot carry an
-    /// answer.
+    /// A message of another session, of a kind that only clients send, or received while the
+    /// transport cannot carry an answer.
     #[error("not meant for this client")]
     Misplaced,
-    /// A packet that came before, or more than 64 after it did.
+    /// A packet that arrived before, or more than 64 packets too late.
     #[error("a packet that has come, or is too late")]
     Copy,
 }
 
-/// What a client has counted.
+/// The counters of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ClientCounters {
-    /// Packets that have come.
+    /// Received packets.
     pub packets: u64,
     /// Payload bytes of these.
     pub payload_bytes: u64,
-    /// Packets that came again, or too late to tell.
+    /// Packets that arrived again, or outside the window.
     pub copies: u64,
-    /// Packets numbered between the first and the newest that have not come.
+    /// Packets numbered between the first and the newest that have not arrived.
     pub missing: u64,
     /// Reports written.
     pub reports: u64,
     /// Joins written.
     pub joins: u64,
-    /// Datagrams left aside.
+    /// Ignored datagrams.
     pub ignored: u64,
 }

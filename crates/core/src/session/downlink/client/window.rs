@@ -1,20 +1,21 @@
-//! Which packets have come, whatever a damaged number or time says.
+//! A window of received packets, robust against corrupted numbers and times.
 //!
-//! | packet | what it does |
+//! | packet | effect |
 //! |---|---|
 //! | up to 64 ahead of the newest | becomes the newest |
-//! | among the 64 up to the newest | fills its gap; a second time it is a copy |
-//! | further ahead; further behind and yet sent later than the newest | is *stray* |
-//! | further behind, and sent before the newest | counts as a copy: it is too late to tell |
+//! | among the 64 up to the newest | fills its gap; on repetition it is a copy |
+//! | further ahead; further behind, but sent later than the newest | is *stray* |
+//! | further behind, and sent before the newest | counts as a copy: it is outside the window |
 //!
-//! One stray packet may have a damaged number, or the newest one may. Two in a row within 64 of each
-//! other, which are not copies, are where the server is now: the window moves to them. A damaged number
-//! that is less than 64 ahead needs no care: the packets that follow fill the gap.
+//! A single stray packet may have a corrupted number, or the newest one may. Two consecutive stray
+//! packets within 64 of each other, which are not copies, show the server's present position: the
+//! window moves there. A corrupted number less than 64 ahead is harmless: the following packets
+//! fill the gap.
 
 use crate::unit::{Span, Time};
 use crate::wire::Packet;
 
-/// Packets of which the window knows whether they have come.
+/// The number of packets in the window.
 const SPAN: u64 = 64;
 
 /// The newest packet.
@@ -23,12 +24,12 @@ pub(in super::super) struct Newest {
     pub(super) seq: u64,
     pub(super) sent_at: Time,
     pub(super) received_at: Time,
-    /// The shorter one of its interval and that of the newest before: a damaged one must not keep a
-    /// client from noticing silence.
+    /// The shorter one of its interval and that of the previous newest packet: a corrupted interval
+    /// must not prevent a client from detecting silence.
     pub(super) interval: Span,
     /// Its own interval.
     own_interval: Span,
-    /// Bit i: whether packet `seq − i` has come.
+    /// Bit i: whether packet `seq − i` has arrived.
     recent: u64,
 }
 
@@ -43,17 +44,17 @@ impl Newest {
     }
 }
 
-/// What a packet was that is not a copy.
+/// The place of a packet that is not a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The newest, or the first; numbers that it has skipped are missing.
+    /// The newest, or the first; skipped numbers are missing.
     Newest { skipped: u64 },
-    /// One that was missing.
+    /// A missing packet.
     Filled,
-    /// It counts once a second one confirms its number.
+    /// A stray packet: it counts once a second one confirms its number.
     Stray,
-    /// It has confirmed the stray packet before it; together they have skipped or filled numbers. Going
-    /// back means that the newest packet had a damaged number.
+    /// It has confirmed the previous stray packet; together they have skipped or filled numbers.
+    /// `is_back`: the newest packet had a corrupted number.
     Moved { skipped: u64, is_back: bool },
 }
 
@@ -69,7 +70,7 @@ impl Window {
         self.newest
     }
 
-    /// A packet has come; `None` if it is a copy, or too late to tell.
+    /// A packet has arrived; `None` if it is a copy, or outside the window.
     pub(super) fn take(&mut self, packet: &Packet<'_>, received_at: Time) -> Option<Place> {
         let this = Newest::new(packet, received_at);
         let Some(newest) = &mut self.newest else {
@@ -96,7 +97,7 @@ impl Window {
         let [first, last] = if stray.seq < this.seq { [stray, this] } else { [this, stray] };
         let mut moved = first;
         moved.take_near(&last);
-        // Of the numbers up to the second one two have come.
+        // Two of the numbers up to the second one have arrived.
         let skipped = last.seq.saturating_sub(newest.seq).saturating_sub(2);
         (self.newest, self.stray) = (Some(moved), None);
         Some(Place::Moved { skipped, is_back })
@@ -212,8 +213,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever came before: two packets that follow one another, sent later than all of it, are
-        /// the newest ones.
+        /// Independent of earlier packets: two consecutive packets, sent later than all of them,
+        /// are the newest ones.
         #[test]
         fn two_packets_in_a_row_always_count(
             before in prop::collection::vec((any::<u64>(), 0..1_000u64), 0..50),

@@ -1,4 +1,4 @@
-//! What a server has to report, until its driver polls it.
+//! The events of a server, queued until its driver polls them.
 
 use alloc::boxed::Box;
 
@@ -7,18 +7,18 @@ use crate::session::downlink::record::{ClientKey, ClientRecord};
 use crate::session::fifo::Fifo;
 use crate::wire::CloseReason;
 
-/// Events that are kept for a driver that does not poll, beside one for each place that clients have
-/// held at the same time; then the oldest is dropped.
+/// The maximum number of queued events, in addition to one per place that clients have held at the
+/// same time; beyond it, the oldest is dropped.
 const MAX_EVENTS: usize = 1024;
 
-/// What has happened at a server, or what it wants from its driver. Records are as of now: a driver that
-/// polls late finds them newer, or gone.
+/// An event at a server, or a request to its driver. Records are in their present state: a driver
+/// that polls late finds them newer, or gone.
 #[derive(Debug)]
 pub enum ServerEvent<P> {
-    /// The next packet of a client is due. The driver answers by [`Server::put`](super::Server::put),
-    /// [`Server::pause`](super::Server::pause) or [`Server::finish`](super::Server::finish), now or
-    /// later; without an answer the client gets an empty packet once per interval, and the driver is
-    /// asked again.
+    /// The next packet of a client is due. The driver answers with
+    /// [`Server::put`](super::Server::put), [`Server::pause`](super::Server::pause) or
+    /// [`Server::finish`](super::Server::finish), now or later; without an answer the client gets
+    /// an empty packet once per interval, and the driver is asked again.
     PacketWanted(ClientKey),
     /// A client has joined, or has joined again, perhaps from another address.
     Joined {
@@ -27,11 +27,11 @@ pub enum ServerEvent<P> {
         /// Whether its session is new here.
         is_new: bool,
     },
-    /// A client has reported what it has received.
+    /// A report of a client has arrived.
     Reported(ClientKey),
     /// A datagram was answered by a challenge.
     Challenged,
-    /// A join was refused, and its client was answered so.
+    /// A join was refused, and its client was informed.
     Refused(CloseReason),
     /// A client is gone; its key is free again.
     Gone {
@@ -52,7 +52,7 @@ impl<P> Events<P> {
         Self(Fifo::new())
     }
 
-    /// `places`: how many clients there have been at the same time.
+    /// `places`: the maximum number of simultaneous clients so far.
     pub(super) fn push(&mut self, places: usize, event: ServerEvent<P>) {
         self.0.push_within(MAX_EVENTS + places, event);
     }

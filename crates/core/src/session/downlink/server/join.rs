@@ -1,4 +1,4 @@
-//! A client that comes, and the one that may have to make room for it.
+//! A client that joins, and the displacement of another one if the server is full.
 
 use core::hash::Hash;
 
@@ -35,7 +35,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
             Err(reason) => return self.refuse(peer, session, reason),
         };
         let (key, is_new) = match self.find(session) {
-            // Knowing a session's id, from a log for example, is no proof of owning it.
+            // Knowing a session's id, for example from a log, does not prove ownership.
             Some(key) if self.records[key as usize].credential != credential => {
                 return self.refuse(peer, session, CloseReason::BadToken);
             }
@@ -72,7 +72,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         Ok(())
     }
 
-    /// A place for one more client, if there is one here and in the law: not every law keeps a list.
+    /// A place for one more client, if there is one here and in the law.
     fn place(&mut self, now: Time) -> Option<u32> {
         if self.records.len() >= self.params.max_clients {
             return None;

@@ -29,19 +29,21 @@ use events::Events;
 pub use events::ServerEvent;
 use outbox::Outbox;
 
-/// Sends packets to many clients, each at the rate of one law. `P` is where a datagram came from.
+/// Sends packets to many clients, with the rates of one law. `P` identifies the sender of a
+/// datagram.
 ///
 /// The driver's loop is that of every endpoint of [`session`](crate::session):
 ///
-/// 1. Hand in what arrived ([`Server::handle_datagram`]) and the time ([`Server::handle_timeout`]).
+/// 1. Hand in received datagrams ([`Server::handle_datagram`]) and the time
+///    ([`Server::handle_timeout`]).
 /// 2. Drain [`Server::poll_event`]. The answer to [`ServerEvent::PacketWanted`] is [`Server::put`],
 ///    [`Server::pause`] or [`Server::finish`].
-/// 3. Drain [`Server::poll_transmit`], and send what it writes.
-/// 4. Sleep until [`Server::poll_timeout`], or until something arrives.
+/// 3. Drain [`Server::poll_transmit`], and send the datagrams that it writes.
+/// 4. Sleep until [`Server::poll_timeout`], or until a datagram arrives.
 ///
-/// Calls in another order are allowed and lose nothing but time. What is to be sent has bounds: one
-/// payload per client of at most [`ServerParams::max_payload`] bytes, and 1024 answers; events: 1024, and
-/// one for each client.
+/// Other orders of calls are allowed; they only cause delays. Memory for output is bounded: one
+/// payload per client of at most [`ServerParams::max_payload`] bytes, and 1024 answers; so are
+/// events: 1024, and one per client.
 #[derive(Debug)]
 pub struct Server<P> {
     params: ServerParams,
@@ -51,12 +53,12 @@ pub struct Server<P> {
     tokens: Vec<u128>,
     records: Slab<ClientRecord<P>>,
     by_session: Index,
-    /// Where a sender is from.
+    /// The origin of a sender.
     origin: fn(&P) -> Origin,
     shares: Shares,
     events: Events<P>,
     outbox: Outbox<P>,
-    /// Clients to which something leaves as soon as it is due.
+    /// Clients with a pending packet.
     sending: Vec<u32>,
     /// The client for whose packet the driver is to be asked.
     wanted: Option<u32>,
@@ -93,8 +95,8 @@ impl<P: Copy + Eq + Hash> Server<P> {
         }
     }
 
-    /// The same for a transport that knows where its peers are from: where there is no place for a
-    /// client, one of the party that has most gives way to it ([`Shares`]).
+    /// The same for a transport that knows the origin of its peers: if the server is full, a client
+    /// of the largest party is displaced for a newcomer ([`Shares`]).
     pub fn with_origin(mut self, origin: fn(&P) -> Origin) -> Self {
         self.origin = origin;
         self
@@ -102,10 +104,10 @@ impl<P: Copy + Eq + Hash> Server<P> {
 
     // ---- the contract ----
 
-    /// A datagram arrived from `peer`.
+    /// A datagram has arrived from `peer`.
     ///
     /// # Errors
-    /// [`ServerIgnored`] says why it changed nothing.
+    /// [`ServerIgnored`] if it had no effect.
     pub fn handle_datagram<'a>(
         &mut self,
         now: Time,
@@ -115,7 +117,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         self.handle_checked_datagram(now, peer, None, datagram)
     }
 
-    /// The same, from a peer whose joins these rules check, in place of [`ServerParams::tokens`].
+    /// The same, from a peer whose joins these rules check, instead of [`ServerParams::tokens`].
     ///
     /// # Errors
     /// As [`Server::handle_datagram`].
@@ -140,9 +142,9 @@ impl<P: Copy + Eq + Hash> Server<P> {
         result
     }
 
-    /// Time has passed: the law looks at its slot, silent clients are forgotten ([`End::Idle`]), and the
-    /// packet that has been due for longest is asked for. Calls before [`Server::poll_timeout`] change
-    /// nothing.
+    /// Time has passed: the law processes its slot, silent clients are forgotten ([`End::Idle`]),
+    /// and the packet that has been due for the longest time is requested. Calls before
+    /// [`Server::poll_timeout`] have no effect.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.is_closing {
             return;
@@ -153,7 +155,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         }
         if self.law.poll_timeout().is_some_and(|at| at <= now) {
             self.law.handle_timeout(now);
-            // Who still has nothing to send tells nothing in the new slot either.
+            // A client that still has nothing to send is application-limited in the new slot too.
             for (key, record) in &self.records {
                 if record.is_idle() {
                     self.law.on_app_limited(now, StationId(key as u32));
@@ -181,7 +183,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         Time::earliest([self.law.poll_timeout(), silent, self.packet_at()])
     }
 
-    /// The rules have changed: ends the sessions that they do not permit any more ([`End::Revoked`]).
+    /// The rules have changed: ends the sessions that they no longer permit ([`End::Revoked`]).
     /// Returns their number.
     pub fn revoke(&mut self, now: Time, is_permitted: impl Fn(&ClientRecord<P>) -> bool) -> usize {
         let refused = self.records.iter().filter(|(_, record)| !is_permitted(record));
@@ -193,7 +195,8 @@ impl<P: Copy + Eq + Hash> Server<P> {
         refused.len()
     }
 
-    /// Leaves all clients: [`Server::poll_transmit`] writes a close for each, and nothing after them.
+    /// Ends all sessions: [`Server::poll_transmit`] writes a close for each, and nothing after
+    /// them.
     pub fn close(&mut self) {
         if self.is_closing {
             return;
@@ -222,12 +225,12 @@ impl<P: Copy + Eq + Hash> Server<P> {
         self.law.rate(client.station())
     }
 
-    /// The code point with which packets leave.
+    /// The code point of packets.
     pub fn dscp(&self) -> Dscp {
         self.params.dscp
     }
 
-    /// The law at work.
+    /// The downlink law.
     pub fn law(&self) -> &dyn DownlinkLaw {
         self.law.law()
     }
@@ -254,7 +257,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         Ok(())
     }
 
-    /// A digest of a token, if it is one of those that are accepted.
+    /// The digest of a token, if the token is accepted.
     fn accepted(&self, token: &[u8]) -> Result<u64, CloseReason> {
         let digest = self.secret.digest(token);
         let is_accepted = self.tokens.is_empty() || self.tokens.contains(&digest);
@@ -285,7 +288,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         self.events.push(self.records.capacity(), event);
     }
 
-    /// A client is gone; the driver gets its last record.
+    /// Removes a client; the driver gets its last record.
     fn end(&mut self, now: Time, key: u32, why: End) {
         let mut record = Box::new(self.remove(now, key));
         record.forget_packets();

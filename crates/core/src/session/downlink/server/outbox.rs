@@ -1,4 +1,4 @@
-//! Answers and closes, until their driver polls them.
+//! Answers and closes, queued until the driver polls them.
 
 use alloc::vec::Vec;
 
@@ -7,8 +7,8 @@ use crate::session::downlink::types::ServerTransmit;
 use crate::session::fifo::Fifo;
 use crate::wire::{Challenge, Close};
 
-/// Answers that are kept for a driver that does not poll; then the oldest is lost like any datagram.
-/// 48 kB and the peers.
+/// The maximum number of queued answers; beyond it, the oldest is dropped, like a lost datagram. 48
+/// kB and the peers.
 pub(super) const MAX_ANSWERS: usize = 1024;
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl<P> Outbox<P> {
         self.0.push_within(MAX_ANSWERS, (peer, Reply::Close(close)));
     }
 
-    /// A close that is not dropped; there are no more than clients.
+    /// Adds a close, which is not dropped; there is at most one per client.
     pub(super) fn close(&mut self, peer: P, close: Close) {
         self.0.push((peer, Reply::Close(close)));
     }
@@ -54,7 +54,7 @@ impl<P> Outbox<P> {
     }
 }
 
-/// Puts `bytes` to the front of `out`; gives their number.
+/// Writes `bytes` to the front of `out`; returns their number.
 pub(super) fn put(out: &mut Vec<u8>, bytes: &[u8]) -> usize {
     if out.len() < bytes.len() {
         out.resize(bytes.len(), 0);

@@ -1,4 +1,4 @@
-//! What a client reports of the packets that it has received.
+//! Processing of clients' reports.
 
 use core::hash::Hash;
 
@@ -20,7 +20,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         report: &Report,
     ) -> Result<(), ServerIgnored> {
         let Some(key) = self.find(report.session) else {
-            // A server that was restarted finds its clients again.
+            // With this challenge, a restarted server finds its clients again.
             return self.challenge(now, peer, report.session);
         };
         let record = &mut self.records[key as usize];
@@ -31,7 +31,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
             return Err(ServerIgnored::NeverSent);
         }
         let now = datagram.received_at.unwrap_or(now);
-        // Urgent reports tell no level: they do not keep out the next that does.
+        // Urgent reports have no level: they must not block the next report that has one.
         let interval = self.params.interval;
         let (last, too_soon) = match report.seen {
             Some(_) => (record.levelled_at, interval / 4),
@@ -41,7 +41,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         if is_too_soon || !record.is_news(report) {
             return Err(ServerIgnored::Untimely);
         }
-        // Reports may tell of one packet several times.
+        // Several reports may have the same newest packet.
         let is_newer = record.reported.is_none_or(|(_, seq, _)| report.newest_seq > seq);
         record.reported = Some((now, report.newest_seq, report.number));
         record.heard_at = now;

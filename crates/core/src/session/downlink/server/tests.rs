@@ -12,7 +12,7 @@ fn server(params: ServerParams) -> Server<u32> {
     Server::new(params, law, Secret::new([7; 16]))
 }
 
-/// As over QUIC, where connections are what peers are.
+/// As over QUIC, where a peer is a connection.
 fn proven() -> ServerParams {
     ServerParams { admission: Admission::Proven, ..ServerParams::default() }
 }
@@ -38,7 +38,7 @@ fn joined() -> (Server<u32>, ClientKey) {
     (server, client)
 }
 
-/// For which client the driver is asked.
+/// The client for which the driver is asked.
 fn wanted(server: &mut Server<u32>) -> Option<ClientKey> {
     match server.poll_event()? {
         ServerEvent::PacketWanted(client) => Some(client),
@@ -46,7 +46,7 @@ fn wanted(server: &mut Server<u32>) -> Option<ClientKey> {
     }
 }
 
-/// The payload of the packet that leaves now, or the close's reason.
+/// The payload of the packet that is sent now, or the close's reason.
 fn sent(server: &mut Server<u32>, now: Time) -> Option<Result<Vec<u8>, CloseReason>> {
     let mut out = Vec::new();
     let transmit = server.poll_transmit(now, &mut out)?;
@@ -99,7 +99,7 @@ fn a_report_whose_number_was_damaged_does_not_outdate_those_that_follow() {
         server.handle_datagram(now, 1, &report.bytes()).is_ok()
     };
     assert!(reported(1, 0, 1 << 30), "this one was damaged");
-    assert!(!reported(2, 0, 1), "it tells of the same packet");
+    assert!(!reported(2, 0, 1), "it reports the same packet");
     assert!(reported(3, 2, 2) && reported(4, 2, 3));
     assert!(!reported(5, 2, 3) && !reported(6, 0, 4), "copies and stragglers");
 }
@@ -138,7 +138,7 @@ fn clients_that_come_and_go_unpolled_leave_no_more_than_their_last_records() {
 #[test]
 fn a_payload_put_unasked_leaves_when_the_law_allows_it() {
     let (mut server, client) = joined();
-    // With its headers it takes the path for 100 ms.
+    // With its headers it occupies the path for 100 ms.
     let payload = [1; 1250 - 28 - Packet::HEADER_LEN];
     server.put(at(0), client, &payload).unwrap();
     assert_eq!(sent(&mut server, at(0)), Some(Ok(payload.to_vec())));
@@ -173,7 +173,7 @@ fn a_client_for_which_there_is_nothing_more_is_sent_a_close_per_interval() {
         assert_eq!(server.poll_timeout(), Some(now));
         server.handle_timeout(now);
         assert_eq!(wanted(&mut server), Some(client));
-        // Once without an answer of the driver's: the next look finds that.
+        // Once without an answer of the driver: the next timeout detects this.
         if now == at(500) {
             server.finish(now, client);
         } else {

@@ -1,4 +1,4 @@
-//! What a server asks its driver for, and what it writes.
+//! A server's requests to its driver, and its output.
 
 use alloc::vec::Vec;
 use core::hash::Hash;
@@ -17,8 +17,8 @@ impl<P: Copy + Eq + Hash> Server<P> {
     // ---- payloads ----
 
     /// The payload of a client's next packet: the answer to
-    /// [`ServerEvent::PacketWanted`](super::ServerEvent::PacketWanted), or unasked. The packet leaves when
-    /// the law allows it.
+    /// [`ServerEvent::PacketWanted`](super::ServerEvent::PacketWanted), or at any other time. The
+    /// packet is sent when the law allows it.
     ///
     /// # Errors
     /// [`PutError`] if it was not taken.
@@ -38,8 +38,8 @@ impl<P: Copy + Eq + Hash> Server<P> {
         Ok(())
     }
 
-    /// There is nothing to send to a client at the moment. It gets an empty packet once per interval, and
-    /// the driver is asked before each of them, and after [`Server::resume`].
+    /// There is nothing to send to a client at present. It gets an empty packet once per interval,
+    /// and the driver is asked before each of them, and after [`Server::resume`].
     pub fn pause(&mut self, now: Time, client: ClientKey) {
         self.on_nothing_to_send(now, client, false);
     }
@@ -58,10 +58,10 @@ impl<P: Copy + Eq + Hash> Server<P> {
         }
     }
 
-    // ---- what it writes ----
+    // ---- output ----
 
-    /// Writes the next datagram that may leave now to the front of `out`, which grows to its length; call
-    /// it until there is none.
+    /// Writes the next datagram that may be sent now to the front of `out`, which grows to its
+    /// length; call until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<ServerTransmit<P>> {
         if let Some(answer) = self.poll_answer(out) {
             return Some(answer);
@@ -72,13 +72,13 @@ impl<P: Copy + Eq + Hash> Server<P> {
         self.write_packet(now, out)
     }
 
-    /// Answers alone, for a driver that sends them by other means than packets: as
+    /// Writes answers only, for a driver that sends them by other means than packets: as
     /// [`Server::poll_transmit`], which writes these first.
     pub fn poll_answer(&mut self, out: &mut Vec<u8>) -> Option<ServerTransmit<P>> {
         self.outbox.write(out)
     }
 
-    /// Writes the packet that has been due for longest, of those that are ready.
+    /// Writes the ready packet that has been due for the longest time.
     fn write_packet(&mut self, now: Time, out: &mut Vec<u8>) -> Option<ServerTransmit<P>> {
         let ready = self.sending.iter().map(|key| self.records[*key as usize].leaves_at());
         let (place, at) = ready.enumerate().min_by_key(|(_, at)| *at)?;
@@ -132,10 +132,10 @@ impl<P: Copy + Eq + Hash> Server<P> {
         Some(ServerTransmit { peer, len, dscp: self.params.dscp, client: Some(client) })
     }
 
-    // ---- what it asks for ----
+    // ---- requests ----
 
-    /// Asks for the packet that has been due for longest. A client whose driver has not answered for an
-    /// interval gets a keep-alive.
+    /// Asks for the packet that has been due for the longest time. A client whose driver has not
+    /// answered for an interval gets a keep-alive.
     pub(super) fn look_for_due(&mut self, now: Time) {
         while let Some((key, _)) = self.next_due().filter(|(_, at)| *at <= now) {
             let record = &mut self.records[key as usize];
@@ -153,7 +153,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
     pub(super) fn poll_wanted(&mut self) -> Option<ClientKey> {
         let key = self.wanted.take()?;
         let record = self.records.get_mut(key as usize)?;
-        // It may have been put in the meantime.
+        // A payload may have been put in the meantime.
         if record.feed.is_asked() || record.feed.pending() != Pending::Nothing {
             return None;
         }
@@ -161,7 +161,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         Some(ClientKey(key))
     }
 
-    /// When the driver is to be asked next, or a packet that is ready leaves.
+    /// When the driver is to be asked next, or a ready packet is sent.
     pub(super) fn packet_at(&self) -> Option<Time> {
         let ready = self.sending.iter().map(|key| self.records[*key as usize].leaves_at());
         Time::earliest([ready.min(), self.next_due().map(|(_, at)| at)])
@@ -171,7 +171,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         let interval = self.params.interval;
         let Some(record) = self.records.get_mut(client.index()) else { return };
         if record.feed.pending() != Pending::Nothing {
-            // It leaves first.
+            // The pending packet is sent first.
             return;
         }
         let is_first = is_over && !record.is_idle();
@@ -185,7 +185,7 @@ impl<P: Copy + Eq + Hash> Server<P> {
         self.law.on_app_limited(now, client.station());
     }
 
-    /// Of the clients to which nothing is about to leave, the one that is due first.
+    /// The client without a pending packet that is due first.
     fn next_due(&self) -> Option<(u32, Time)> {
         let interval = self.params.interval;
         let waiting =

@@ -274,8 +274,8 @@ pub enum KeyError {
     /// The key is empty or too long.
     #[error("a key of {0} bytes; it must have 1 to {max}", max = TopicKey::MAX_LEN)]
     Length(usize),
-    /// The topic has its maximum number of keys, or so many removed keys are not yet known to the
-    /// monitor that no number is free.
+    /// The topic has its maximum number of keys, or no number is free because the monitor does not
+    /// know of removed keys yet.
     #[error(
         "topic {topic:?} has {keys} keys and no room for another one; remove some, or allow more"
     )]
