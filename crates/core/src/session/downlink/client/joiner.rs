@@ -9,7 +9,7 @@
 //!
 //! | transport | a join that is due |
 //! |---|---|
-//! | ready | is sent; after every third unanswered join, once the driver has renewed the transport |
+//! | ready | is sent; after each third unanswered join, once the driver has renewed the transport |
 //! | connecting | is held back until the transport is ready |
 //! | down | asks for the transport to be renewed; this counts as an attempt, so that repeated failures back off |
 
