@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ack:   slow start: w ← w + bytes; later: w ← w + bytes · increase(this path, all paths)
-//! loss:  w ← max(w/2, 2 packets), at most once a round trip; persistent congestion: w ← 2 packets
+//! loss:  w ← max(w/2, 2 packets), at most once per round trip; persistent congestion: w ← 2 packets
 //! ```
 //!
 //! One factory serves one connection: the paths that it makes controllers for share their windows,
@@ -22,7 +22,7 @@ const INITIAL: u64 = 10;
 /// The smallest window, in packets (RFC 9002, section 7.2).
 const MIN: u64 = 2;
 
-/// The paths of a connection; empty places are those of paths that are gone.
+/// The paths of a connection; `None` marks the place of a path that was closed.
 type Group = Arc<Mutex<Vec<Option<Share>>>>;
 
 fn lock(group: &Group) -> MutexGuard<'_, Vec<Option<Share>>> {
@@ -86,7 +86,8 @@ struct Coupled {
 }
 
 impl Coupled {
-    /// Lets the other paths know, and returns the increase per packet delivered.
+    /// Updates this path's share, which the other paths read. Returns the increase per packet
+    /// delivered.
     fn share(&self, change: impl FnOnce(&mut Share)) -> f64 {
         let mut shares = lock(&self.member.group);
         let Some(own) = &mut shares[self.member.place] else { return 0.0 };

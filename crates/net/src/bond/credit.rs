@@ -1,9 +1,10 @@
-//! Flow control per stream on top of QUIC's, so that slow readers do not use up a connection's window.
+//! Flow control per stream on top of QUIC's, so that slow readers do not exhaust a connection's
+//! window.
 //!
-//! QUIC has one receive window per connection, and in noq-proto one size of receive window for all
-//! streams, which must be large for one fast transfer. If every slow reader may hold that much, a few
-//! of them fill the connection's window, and all streams move at their pace. So each receiver grants
-//! each stream a window of its own:
+//! QUIC has one receive window per connection. In noq-proto, all streams have the same size of
+//! receive window, which must be large for one fast transfer. If every slow reader may hold that
+//! much, a few of them fill the connection's window and slow down all streams. So each receiver
+//! grants each stream a window of its own:
 //!
 //! ```text
 //!   base   = memory / 2 / streams
@@ -23,9 +24,10 @@
 //! count: their readers have taken everything. If many of them become slow readers at once, QUIC's
 //! window of the connection still bounds the memory.
 //!
-//! Each end opens one unidirectional stream for these messages: pairs of 64-bit numbers, a stream and
-//! its limit. A pair with the number [`ALL`] sets the limit with which later streams start. A peer
-//! that permits no unidirectional stream gets no limits, and one that sends none has none.
+//! Each end opens one unidirectional stream for these messages: pairs of 64-bit numbers, a stream
+//! and its limit. A pair with the stream number [`ALL`] sets the initial limit of later streams. A
+//! peer that permits no unidirectional stream gets no limits; a peer that sends no messages sets
+//! none.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -37,7 +39,7 @@ use noq_proto::{Connection, Dir, StreamId, VarInt};
 use super::Sending;
 use super::incoming::{Incoming, read};
 
-/// Stands for all streams that begin later. No stream has this number (RFC 9000, section 2.1).
+/// The number that means all streams opened later. No stream has it (RFC 9000, section 2.1).
 const ALL: u64 = u64::MAX;
 
 /// The length of a message in bytes.
@@ -49,7 +51,8 @@ const MIN_BASE: u64 = 8 * 1024;
 /// The largest first window: larger ones are granted to readers that have proved fast.
 const MAX_BASE: u64 = 64 * 1024;
 
-/// Added to the round trip where the window of a slow reader is reduced: scheduling, delayed acks.
+/// Added to the round-trip time when the window of a slow reader is reduced: scheduling, delayed
+/// acks.
 const MARGIN: Span = Span::from_millis(50);
 
 /// The memory of one connection, shared by the windows of its streams.
@@ -59,9 +62,9 @@ pub(super) struct Pool {
     base: u64,
     /// The largest window of a stream, in bytes.
     max: u64,
-    /// The most that windows may exceed `base`, all together, in bytes.
+    /// The maximum total by which windows may exceed `base`, in bytes.
     budget: u64,
-    /// What they exceed it by now.
+    /// The current total by which they exceed it.
     extra: AtomicU64,
 }
 
@@ -74,8 +77,8 @@ impl Pool {
         Self { base, max, budget: half, extra: AtomicU64::new(0) }
     }
 
-    /// The window with which a stream starts now, in bytes. The sender may assume another one, as
-    /// messages take time: a stream that falls idle gets its limit once more.
+    /// The initial window of a stream that opens now, in bytes. The sender may assume another one,
+    /// as messages take time: a stream that falls idle gets its limit once more.
     fn first(&self) -> u64 {
         let share = (self.free() / 16).min(self.max);
         let sizes = [8, 4, 2].map(|factor| factor * self.base);
@@ -94,15 +97,15 @@ pub(super) struct Window {
     size: u64,
     /// The bytes taken by TCP.
     consumed: u64,
-    /// The limit that the sender has.
+    /// The limit that the sender has been granted.
     granted: u64,
-    /// What it holds of the pool beyond the base.
+    /// Bytes of the pool that it holds beyond the base.
     extra: u64,
-    /// The last grant: when, and what was consumed until then.
+    /// The last grant: its time, and the bytes consumed until then.
     grant: (Time, u64),
     /// The last [`Window::trim`], likewise.
     trim: (Time, u64),
-    /// What was consumed when the limit was repeated last, and whether it must be.
+    /// The bytes consumed when the limit was last repeated, and whether it must be repeated now.
     repeated_at: Option<u64>,
     must_repeat: bool,
     rtt: Span,
@@ -127,8 +130,8 @@ impl Window {
         window
     }
 
-    /// TCP has taken this many bytes: the new limit, if the sender should get one. `rtt` is the round
-    /// trip of the connection.
+    /// Counts bytes that TCP has accepted. Returns the new limit if the sender should get one.
+    /// `rtt` is the round-trip time of the connection.
     pub(super) fn on_consumed(&mut self, bytes: u64, rtt: Span, now: Time) -> Option<u64> {
         self.consumed += bytes;
         self.rtt = rtt;
@@ -146,9 +149,9 @@ impl Window {
         Some(self.granted)
     }
 
-    /// Reduces the window of a slow reader, whose TCP connection takes nothing now. Returns whether
-    /// the stream has fallen idle: then [`Window::on_consumed`] repeats the limit, as the sender may
-    /// have a lower one.
+    /// Reduces the window of a slow reader, whose TCP connection accepts nothing now. Returns
+    /// whether the stream has fallen idle: then [`Window::on_consumed`] repeats the limit, as the
+    /// sender may have a lower one.
     pub(super) fn trim(&mut self, is_blocked: bool, now: Time) -> bool {
         let (since, before) = std::mem::replace(&mut self.trim, (now, self.consumed));
         if !is_blocked && self.consumed == before {
@@ -165,7 +168,7 @@ impl Window {
         false
     }
 
-    /// What was consumed in a round trip, in bytes, at the rate since `before`.
+    /// The bytes consumed per round trip at the rate since `before`.
     fn volume(&self, before: u64, span: Span, rtt: Span) -> f64 {
         let span = span.as_secs_f64().max(1e-4);
         (self.consumed - before) as f64 / span * rtt.as_secs_f64().max(1e-4)
@@ -173,14 +176,14 @@ impl Window {
 
     fn grow(&mut self) {
         let Pool { base, max, .. } = *self.pool;
-        // Of what is free a quarter, with what this stream has already.
+        // A quarter of the free bytes, which include this stream's own; at least as many as it has.
         let share = base + self.extra.max((self.pool.free() + self.extra) / 4);
         let earned = base + self.consumed;
         let size = (2 * self.size).min(max).min(share).min(earned);
         self.size = self.size.max(size);
     }
 
-    /// Has the pool know what this stream may hold.
+    /// Reports to the pool how much this stream may hold.
     fn account(&mut self) {
         let held = self.size.max(self.granted.saturating_sub(self.consumed));
         self.hold(held.saturating_sub(self.pool.base));
@@ -199,18 +202,18 @@ impl Drop for Window {
     }
 }
 
-/// The messages of a connection, both ways.
+/// The messages of a connection, in both directions.
 #[derive(Debug)]
 pub(super) struct Credits {
     pub(super) pool: Arc<Pool>,
     outgoing: Option<StreamId>,
-    /// Limits to send: the latest of each stream.
+    /// Limits to send: the latest one per stream.
     limits: BTreeMap<StreamId, u64>,
-    /// Written as far as the stream took it.
+    /// Messages that the stream has not accepted yet.
     unsent: VecDeque<u8>,
     incoming: Option<StreamId>,
     received: Vec<u8>,
-    /// The limit with which streams from the peer start, as it was sent, and those to the peer.
+    /// The initial limit of streams from the peer, as it was sent, and of streams to the peer.
     first_granted: Option<u64>,
     first_limit: Option<u64>,
 }
@@ -229,7 +232,7 @@ impl Credits {
         }
     }
 
-    /// The limit of a stream that begins, in bytes.
+    /// The initial limit of a stream, in bytes.
     pub(super) fn first_limit(&self) -> u64 {
         self.first_limit.unwrap_or(u64::MAX)
     }
@@ -243,14 +246,14 @@ impl Credits {
         }
     }
 
-    /// Has the peer send up to this limit on a stream.
+    /// Permits the peer to send up to this limit on a stream.
     pub(super) fn grant(&mut self, stream: StreamId, limit: u64) {
         if self.outgoing.is_some() {
             self.limits.insert(stream, limit);
         }
     }
 
-    /// Writes what the stream takes: how many bytes.
+    /// Writes as many messages as the stream accepts; returns the bytes written.
     pub(super) fn flush(&mut self, connection: &mut Connection) -> u64 {
         let mut written = 0;
         let Some(stream) = self.outgoing else { return written };
@@ -286,7 +289,7 @@ impl Credits {
         }
     }
 
-    /// Whether this is the stream of either end's messages.
+    /// Whether this stream carries the messages of either end.
     pub(super) fn is_own(&self, stream: StreamId) -> bool {
         [self.outgoing, self.incoming].contains(&Some(stream))
     }
@@ -325,15 +328,15 @@ fn numbers(bytes: &[u8]) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
 
-    /// A reader that takes `rate` bytes per second, once the kernel's buffers for it are full, and
-    /// what the sender, which always has data, has sent to it.
+    /// A reader that takes `rate` bytes per second once the kernel's buffers for it are full, and
+    /// the bytes that a sender, which always has data, has sent to it.
     struct Reader {
         window: Window,
         rate: u64,
         buffered: u64,
         is_blocked: bool,
         sent: u64,
-        /// Limits on their way to the sender, with the time when they arrive.
+        /// Limits in flight to the sender, with the time when they arrive.
         limits: VecDeque<(Time, u64)>,
         limit: u64,
     }
@@ -341,18 +344,18 @@ mod tests {
     const STEP: Span = Span::from_millis(1);
     const RTT: Span = Span::from_millis(50);
     const SLOW: u64 = 80_000;
-    /// What the sockets of a slow reader buffer, in bytes.
+    /// The bytes buffered by the sockets of a slow reader.
     const BUFFERS: u64 = 400_000;
 
     struct Run {
-        /// The bytes that the last reader took in the second half of the time.
+        /// The bytes that the last reader took in the second half of the run.
         taken: u64,
-        /// The most that all streams had received and their readers not taken.
+        /// The maximum of the bytes that all streams had received and their readers had not taken.
         max_held: u64,
     }
 
-    /// All readers for 20 s, the last one from 5 s on; the link carries 12.5 MB/s, to the last one
-    /// first.
+    /// Runs all readers for 20 s, the last one from 5 s on. The link carries 12.5 MB/s and serves
+    /// the last reader first.
     fn run(rates: &[u64], sending: &Sending) -> Run {
         let pool = Arc::new(Pool::new(sending));
         let new = |rate| Reader {
@@ -413,7 +416,7 @@ mod tests {
         let alone = run(&[fast], &sending).taken;
         assert!(alone > 90_000_000, "{alone}");
         for slow in [20, 60, 200] {
-            // As many that read nothing at all as those that read slowly.
+            // Half of the slow readers read nothing at all.
             let rates = (0..slow).map(|index| SLOW * (index % 2));
             let rates: Vec<_> = rates.chain([fast]).collect();
             let Run { taken, max_held } = run(&rates, &sending);
@@ -433,7 +436,7 @@ mod tests {
         assert_eq!(window.granted, 8 * pool.base);
         for step in 0..2_000 {
             let now = Time::ZERO + STEP * step;
-            // All that is permitted comes at once; the reader takes it all, or a little.
+            // All permitted bytes arrive at once; the reader takes all of them, or a few.
             let room = limit - window.consumed;
             assert!(room > 0, "{step}");
             let taken = if step < 1_000 { room } else { room.min(10) };
@@ -453,7 +456,7 @@ mod tests {
         let pool = Arc::new(Pool::new(&Sending::default()));
         let mut window = Window::new(Arc::clone(&pool), Time::ZERO);
         let at = |seconds| Time::ZERO + Span::from_secs(seconds);
-        // A slow reader, whose sender believes that it may send `base`.
+        // A slow reader, whose sender assumes a limit of `base`.
         assert_eq!(window.on_consumed(pool.base / 2, RTT, at(1)), None);
         assert!(!window.trim(true, at(2)));
         assert_eq!(window.on_consumed(pool.base - pool.base / 2, RTT, at(3)), None);

@@ -1,7 +1,7 @@
-//! What both ends of a bond are made of: one thread, one poll, one loop.
+//! The common part of both ends of a bond: one thread, one poll, one loop.
 //!
 //! ```text
-//!   wait ─► events ─► datagrams in, timeouts, flows ─► datagrams out ─► tell ─► wait
+//!   wait ─► events ─► datagrams in, timeouts, flows ─► datagrams out ─► publish ─► wait
 //! ```
 
 use std::collections::VecDeque;
@@ -28,28 +28,28 @@ use crate::run::{self, Driven, Turn};
 use crate::sleeper::Sleeper;
 use crate::stop::Stop;
 
-/// How often an end says how it fares.
+/// How often an end publishes its report.
 const PUBLISH_EVERY: Span = Span::from_millis(200);
 
-/// Receives of one socket before others are looked after.
+/// Batches received from one socket before other sources are served.
 const BATCHES_A_TURN: usize = 8;
 
-/// What the poll watches.
+/// A source of events that the poll watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watched {
-    /// The alarm, or the waker, which only wake.
+    /// The alarm or the waker, which only end the poll.
     Sleep,
-    /// A TCP socket that listens, by its number.
+    /// A listening TCP socket, by its number.
     Listener(usize),
     /// A UDP socket, by its number.
     Socket(usize),
     /// A flow's TCP socket, by its key.
     Flow(usize),
-    /// A UDP socket of a program or for a destination, by its number.
+    /// A UDP socket for a program or a destination, by its number.
     Relay(usize),
 }
 
-/// Kinds of what is watched, with room for more.
+/// The number of kinds, with room for more.
 const KINDS: usize = 8;
 
 impl From<Watched> for Token {
@@ -78,49 +78,49 @@ impl From<Token> for Watched {
     }
 }
 
-/// What an end does beside what all ends do.
+/// The part of an end that differs between client and server.
 pub(super) trait End {
-    /// What it tells the far end when it ends.
+    /// The reason that it sends to the peer when it closes.
     const FAREWELL: &'static str;
 
-    /// What all ends have, and the connections.
+    /// The common part, and the connections.
     fn parts(&mut self) -> (&mut Driver, impl Iterator<Item = &mut Link>);
 
     /// A UDP socket, by its number.
     fn outlet(&mut self, socket: usize) -> Option<&mut Outlet>;
 
-    /// A flow that is open.
+    /// An open flow.
     fn pipe(&mut self, flow: usize) -> Option<&mut Pipe>;
 
-    /// How many flows there are.
+    /// The number of flows.
     fn flows(&self) -> usize;
 
-    /// The `--via` of a client.
+    /// The `--via` paths of a client.
     fn vias(&self) -> Vec<ViaReport> {
         Vec::new()
     }
 
-    /// A UDP socket of a program or for a destination can be read.
+    /// Handles a readable UDP socket of a program or for a destination.
     fn on_relay(&mut self, socket: usize);
 
-    /// How many flows of UDP datagrams there are.
+    /// The number of flows of UDP datagrams.
     fn udp_flows(&self) -> usize;
 
-    /// Takes what has come to a TCP socket that listens.
+    /// Accepts the connections of a listening TCP socket.
     fn accept(&mut self, listener: usize);
 
-    /// Takes in what has come, does what is due, moves what can be moved; whether it could go on at
-    /// once.
+    /// Receives datagrams, handles due timers and moves bytes of flows. Returns whether more can be
+    /// done at once.
     fn turn(&mut self, now: Time) -> Result<bool, BondError>;
 
-    /// Has all connections send what they may.
+    /// Sends all datagrams that the connections may send.
     fn transmit(&mut self);
 
-    /// When its next turn is due although nothing happens, but for its connections.
+    /// When its next turn is due without an event, apart from the timers of its connections.
     fn poll_timeout(&self) -> Option<Time>;
 }
 
-/// Datagrams of UDP that were carried.
+/// Counts of UDP datagrams.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Datagrams {
     taken: u64,
@@ -129,18 +129,18 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
-    /// Counts one from a program or a destination, which QUIC has taken or not.
+    /// Counts one from a program or a destination, and whether QUIC accepted it.
     pub(super) fn count_up(&mut self, is_taken: bool) {
         *(if is_taken { &mut self.taken } else { &mut self.dropped }) += 1;
     }
 
-    /// Counts one from QUIC, which a program or a destination was given or not.
+    /// Counts one from QUIC, and whether the program or the destination got it.
     pub(super) fn count_down(&mut self, is_given: bool) {
         *(if is_given { &mut self.given } else { &mut self.dropped }) += 1;
     }
 }
 
-/// What all ends have.
+/// The state that both ends have.
 pub(super) struct Driver {
     pub(super) clock: Clock,
     pub(super) sleeper: Sleeper,
@@ -148,16 +148,16 @@ pub(super) struct Driver {
     pub(super) sending: Sending,
     pub(super) queues: PathQueues,
     inbox: Inbox,
-    /// The flows that may be able to go on.
+    /// The flows that may be able to make progress.
     pub(super) ready: VecDeque<usize>,
-    /// Where TCP is read to, and datagrams are written.
+    /// The buffer for reads from TCP, and the one for datagrams to send.
     pub(super) scratch: Vec<u8>,
     pub(super) packet: Vec<u8>,
     pub(super) moved: Moved,
-    /// Flows so far, and those that came to nothing.
+    /// The number of flows so far, and of those refused.
     pub(super) streams: u64,
     pub(super) refused: u64,
-    /// What a server refused, by reason.
+    /// The refusals of a server, by reason.
     pub(super) refusals: Refusals,
     pub(super) datagrams: Datagrams,
     began_at: Time,
@@ -168,7 +168,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(endpoint: Endpoint, sending: Sending) -> Result<Self, BondError> {
         let clock = Clock::new();
-        // What cannot be built is said now, not at the first connection.
+        // Fail now if the scheduler cannot be built, not at the first connection.
         sending.scheduler.build()?;
         Ok(Self {
             clock,
@@ -191,13 +191,13 @@ impl Driver {
         })
     }
 
-    /// Has the poll watch a source, for reading and writing.
+    /// Makes the poll watch a source, for reading and writing.
     pub(super) fn watch(&self, source: &mut impl event::Source, how: Watched) -> io::Result<()> {
         let both = Interest::READABLE | Interest::WRITABLE;
         self.sleeper.registry().register(source, how.into(), both)
     }
 
-    /// Watches a UDP socket, and has it report when packets leave where the scheduler uses that.
+    /// Watches a UDP socket, and makes it report departures of packets if the scheduler uses them.
     pub(super) fn watch_outlet(&self, outlet: &mut Outlet, index: usize) -> io::Result<()> {
         if self.sending.wants_queueing_delays() {
             outlet.stamp_departures(self.clock);
@@ -209,7 +209,7 @@ impl Driver {
         self.clock.instant_of(self.clock.now())
     }
 
-    /// A link for a connection that begins.
+    /// Makes a link for a new connection.
     pub(super) fn link(
         &self,
         handle: ConnectionHandle,
@@ -221,7 +221,7 @@ impl Driver {
         Ok(Link::new(handle, connection, paths, &self.sending))
     }
 
-    /// Moves what an open flow can move.
+    /// Moves the bytes of an open flow as far as possible.
     pub(super) fn pump(&mut self, pipe: &mut Pipe, link: &mut Link) -> Pumped {
         let before = self.moved.up;
         let (scratch, now) = (&mut self.scratch, self.clock.now());
@@ -230,8 +230,9 @@ impl Driver {
         pumped
     }
 
-    /// Takes in what has come to a socket, whose packets are for `label` if that is given; whether
-    /// there may be more. `on` is told what it was, and what QUIC answers without a connection.
+    /// Receives from a socket, whose packets are for the local address `label` if that is given.
+    /// Returns whether there may be more. `on` gets each event, with QUIC's reply to a packet of no
+    /// connection.
     pub(super) fn receive(
         &mut self,
         outlet: &mut Outlet,
@@ -240,13 +241,13 @@ impl Driver {
     ) -> io::Result<bool> {
         for _ in 0..BATCHES_A_TURN {
             let is_filled = self.inbox.fill(&outlet.socket)?;
-            // A packet's departure comes before its ack.
+            // A packet's departure is earlier than its ack.
             outlet.read_departures();
             if !is_filled {
                 return Ok(false);
             }
-            // Not before: an ack that comes while this process waits for a processor would else show
-            // a round trip that is too short, and the shortest one is kept.
+            // Read the clock only now: an ack that arrives while this process waits for a processor
+            // would otherwise give a round-trip time that is too short, and the minimum is kept.
             let now = self.instant();
             for train in self.inbox.trains() {
                 let path = FourTuple::new(train.from.remote, label.or(train.from.local));
@@ -263,12 +264,12 @@ impl Driver {
     }
 }
 
-/// Runs an end until `stop`, or until `until` has come.
+/// Runs an end until `stop`, or until the time `until`.
 pub(super) fn run(end: &mut impl End, stop: &Stop, until: Option<Time>) -> Result<(), BondError> {
     run::run(&mut Running(end), stop, until)
 }
 
-/// An end that runs.
+/// A running end.
 struct Running<'a, E>(&'a mut E);
 
 impl<E: End> Driven for Running<'_, E> {
@@ -329,7 +330,7 @@ fn on_event(end: &mut impl End, event: &Event) {
     }
 }
 
-/// Says how the end fares, now and then, and at its end.
+/// Publishes the report of an end, at intervals and when it ends.
 fn publish(end: &mut impl End, now: Time, is_over: bool) {
     let (flows, vias, udp_flows) = (end.flows(), end.vias(), end.udp_flows());
     let (driver, links) = end.parts();

@@ -24,13 +24,13 @@ const MEASURED: Duration = Duration::from_secs(2);
 
 const STEP: Duration = Duration::from_millis(5);
 
-/// Bytes that are written at once.
+/// Bytes per write.
 const PIECE: usize = 10_000;
 
 /// After this many bytes a connection's data repeat: a prime number, which no packet's size divides.
 const PERIOD: usize = 65_537;
 
-/// Data of all connections, each of which begins elsewhere in them.
+/// The data of all connections; each connection starts at another place in them.
 fn data() -> Vec<u8> {
     let period = (0..PERIOD).map(|at| ((at ^ (at >> 8)) as u8).wrapping_mul(31));
     let period: Vec<_> = period.collect();
@@ -74,11 +74,12 @@ impl Connection {
     }
 }
 
-/// What each of `count` connections gets in steady state, in Mbit/s, once all bytes have arrived in
-/// order and unchanged.
+/// The rate of each of `count` connections in steady state, in Mbit/s, once all bytes have arrived
+/// in order and unchanged.
 fn rates(scheduler: SchedulerConfig, count: usize, loss: f64) -> Vec<f64> {
-    // One stream's window is more than both paths hold. That of one of several is not: a scheduler
-    // that takes it for the window of all leaves capacity unused.
+    // With one stream, its window exceeds the capacity of both paths, in bytes. With several, each
+    // window is smaller: a scheduler that takes it for the connection's window leaves capacity
+    // unused.
     let stream_window = if count == 1 { 500_000 } else { 200_000 };
     let sending = Sending { scheduler, stream_window, ..Sending::default() };
     let build = || sending.scheduler.build().unwrap();
@@ -117,13 +118,13 @@ fn rates(scheduler: SchedulerConfig, count: usize, loss: f64) -> Vec<f64> {
     got.into_iter().zip(before.unwrap()).map(rate).collect()
 }
 
-/// Whether a scheduler fills both paths. DAPS keeps to the shares of a plan made before the windows
-/// grew: what it queues on one path, up to the receive window, the other path does not get.
+/// Whether a scheduler fills both paths. DAPS keeps to a plan made before the windows grew: data
+/// that it queues on one path, up to the receive window, does not go to the other path.
 fn aggregates(scheduler: SchedulerConfig) -> bool {
     scheduler != SchedulerConfig::Daps
 }
 
-/// Of the capacity of both paths, at least `part` is used by several connections.
+/// Checks that several connections use at least the fraction `part` of the capacity of both paths.
 fn check(loss: f64, part: f64) {
     let [fast, slow] = RATES;
     // A bond refuses `redundant`.

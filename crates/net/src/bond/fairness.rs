@@ -1,4 +1,5 @@
-//! Two connections through one bottleneck, in virtual time: a bond with two paths beside one flow.
+//! Two connections through one bottleneck, in virtual time: a bond with two paths, and a single
+//! flow.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,15 +11,15 @@ use noq_proto::{Dir, StreamId};
 use super::Sending;
 use super::tests::{CLIENT, World};
 
-/// Bits per second, and the largest queue, of 60 ms.
+/// Bits per second, and the maximum queue, of 60 ms.
 const RATE: f64 = 8e6;
 const QUEUE: Duration = Duration::from_millis(60);
 
 /// Steps of 2 ms: 24 s, of which the last three quarters count.
 const STEPS: usize = 12_000;
 
-/// A link that both connections share. Above half of its queue it drops packets at random, so that
-/// no flow is in step with the others (as RED; Floyd and Jacobson, 1993).
+/// A link that both connections share. Above half of its maximum queue it drops packets at random,
+/// so that flows do not synchronise (as RED; Floyd and Jacobson, 1993).
 #[derive(Debug)]
 pub(super) struct Bottleneck {
     free_at: Option<Instant>,
@@ -67,8 +68,8 @@ impl BulkConnection {
     }
 }
 
-/// The mean share of the bond of what both have got. The keys of a connection are new each time, and
-/// one run has a standard deviation of 0.04 to 0.05.
+/// The bond's mean share of the bytes that both have received. The keys of a connection are new in
+/// each run, and one run has a standard deviation of 0.04 to 0.05.
 fn mean_share_of_a_bond(coupling: Option<CoupledLaw>) -> f64 {
     (1..=3).map(|random| share_of_a_bond(coupling, random)).sum::<f64>() / 3.0
 }
@@ -76,7 +77,7 @@ fn mean_share_of_a_bond(coupling: Option<CoupledLaw>) -> f64 {
 fn share_of_a_bond(coupling: Option<CoupledLaw>, random: u64) -> f64 {
     let sending = Sending { coupling, ..Sending::default() };
     let bottleneck = Rc::new(RefCell::new(Bottleneck { free_at: None, random }));
-    // The other one is a flow as any other: Reno, which is LIA with one path.
+    // The competitor is an ordinary flow: Reno, which is LIA with one path.
     let single = Sending { coupling: Some(CoupledLaw::Lia), ..Sending::default() };
     let mut flows =
         [(2, sending), (1, single)].map(|(paths, it)| BulkConnection::new(paths, it, &bottleneck));

@@ -7,7 +7,8 @@
 //!                             └─► device 1, 6 Mbit/s ─► 40 ms
 //! ```
 //!
-//! The delays differ more than in the thesis, so that each scheduler uses the first path before.
+//! The delays differ more than in the thesis, so that each scheduler uses the first path before the
+//! flood.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -24,13 +25,13 @@ use crate::via::{Seen, SeenBy};
 /// Bytes that a queue holds: `tbf limit 150k`.
 const LIMIT: usize = 150_000;
 
-/// How long a look at a queue is used, as on a running kernel.
+/// How long a reading of a queue is reused, as on a running kernel.
 const FRESH: Duration = Duration::from_millis(1);
 
 /// Ethernet, IPv4 and UDP headers of a datagram, in bytes.
 const HEADERS: usize = 42;
 
-/// Written before all else, in bytes.
+/// Bytes that are written before the measurement.
 const BULK: usize = 1_000_000;
 
 const MS: Duration = Duration::from_millis(1);
@@ -136,7 +137,7 @@ struct Upload {
 }
 
 impl Upload {
-    /// With both windows grown by a bulk of 1 MB, and round trips that have settled since.
+    /// Both windows have grown by a bulk of 1 MB, and the round-trip times have settled since.
     fn new(scheduler: SchedulerConfig, are_visible: bool) -> Self {
         let sending = Sending { scheduler, coupling: None, ..Sending::default() };
         let build = || sending.scheduler.build().unwrap();
@@ -167,8 +168,8 @@ impl Upload {
         self.elapsed += span;
     }
 
-    /// Writes 5 kB every 8 ms for this long, beside a flood of so many Mbit/s into the first device;
-    /// the bytes given to either device, in Mbit/s.
+    /// Writes 5 kB every 8 ms for `span`, while other packets enter the first device at `flood`
+    /// Mbit/s. Returns the rate given to each device, in Mbit/s.
     fn pictures(&mut self, span: Duration, flood: f64) -> [f64; 2] {
         let given = |upload: &mut Self| {
             upload.world.devices.as_ref().unwrap().all.each_ref().map(|device| device.given)
@@ -191,8 +192,8 @@ impl Upload {
     }
 }
 
-/// What a scheduler gives to the flooded path in the first 100 ms of the flood and in all 2 s of it, as
-/// parts of what it gave before.
+/// The rate that a scheduler gives to the flooded path in the first 100 ms of the flood and in all
+/// 2 s of it, as fractions of the rate before the flood.
 fn parts(scheduler: SchedulerConfig, are_visible: bool) -> [f64; 2] {
     let mut upload = Upload::new(scheduler, are_visible);
     let [before, _] = upload.pictures(Duration::from_secs(1), 0.0);
@@ -208,9 +209,10 @@ fn parts(scheduler: SchedulerConfig, are_visible: bool) -> [f64; 2] {
 fn qaware_leaves_a_flooded_device_at_once_where_round_trips_tell_too_late() {
     let of = |name: &str, are_visible| parts(name.parse().unwrap(), are_visible);
     let [first, all] = of("qaware", true);
-    assert!(first < 0.1 && all < 0.04, "{first:.3} of what it gave, in all {all:.3}");
-    // It is the queue that tells: by round trips the first acks come too late, as for `min_srtt`.
+    assert!(first < 0.1 && all < 0.04, "{first:.3} of the rate before, in all {all:.3}");
+    // The queue length makes the difference: by round trips, the first acks come too late, as for
+    // `min_srtt`.
     for [first, all] in [of("qaware", false), of("min_srtt", true)] {
-        assert!(first > 0.5 && all > 0.04, "{first:.3} of what it gave, in all {all:.3}");
+        assert!(first > 0.5 && all > 0.04, "{first:.3} of the rate before, in all {all:.3}");
     }
 }

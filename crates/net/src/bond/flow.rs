@@ -1,13 +1,13 @@
-//! One TCP connection on one QUIC stream: bytes both ways, half-closes and resets passed on.
+//! Carries one TCP connection on one QUIC stream: bytes in both directions, half-closes and resets.
 //!
 //! ```text
-//!   TCP ─► up   (what was read and the stream has not taken) ─► stream
-//!   TCP ◄─ down (what was read and the socket has not taken) ◄─ stream
+//!   TCP ─► up   (read, not yet accepted by the stream) ─► stream
+//!   TCP ◄─ down (read, not yet accepted by the socket) ◄─ stream
 //! ```
 //!
-//! Neither side is read while the other does not take what was read. So a slow reader fills its own
-//! stream's window, which [credit](super::credit) keeps small; of many that do not read at all, those
-//! that have been stuck for longest are reset.
+//! Each side is read only while the other side accepts its bytes. So a slow reader fills only the
+//! window of its own stream, which [credit](super::credit) keeps small. If too many connections do
+//! not read at all, the ones stuck for the longest time are reset.
 
 use std::cmp::Reverse;
 use std::io::{self, Read, Write};
@@ -24,43 +24,44 @@ use super::credit::Window;
 use super::incoming::{Incoming, read};
 use super::link::Link;
 
-/// The most that is read at once, either way; and the most of TCP's bytes that waits for a stream.
+/// Maximum bytes per read, in either direction; also the maximum of TCP's bytes queued for a
+/// stream.
 pub(super) const PIECE: usize = 32 * 1024;
 
-/// The most that one flow moves in one direction before it is the others' turn.
+/// Maximum bytes that one flow moves in one direction per turn.
 const SHARE: usize = 256 * 1024;
 
-/// TCP that takes nothing for so long is stuck. The poll does not tell of all that it takes: see
-/// [`Pipe::try_again`].
+/// A TCP connection that accepts nothing for this long is stuck. The poll does not report every
+/// chance to write: see [`Pipe::try_again`].
 const STUCK: Span = Span::from_secs(5);
 
-/// A connection that is closed one way, and over which nothing has come the other way for so long, is
-/// over: at least 4 minutes (RFC 5382, REQ-5).
+/// A half-closed connection ends after this long without data in the open direction: at
+/// least 4 minutes (RFC 5382, REQ-5).
 const HALF_CLOSED: Span = Span::from_secs(5 * 60);
 
-/// A TCP peer that is silent for so long is asked whether it is there, and then this often, and given
-/// up when it does not answer so many times.
+/// TCP keep-alive: the silence before the first probe, the interval of probes, and the number of
+/// unanswered probes after which the peer is given up.
 const ALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 4);
 
-/// The most that a TCP connection holds and has not sent, in bytes: the kernel would take several MB
-/// for a slow reader, which looks fast until then.
+/// Maximum unsent bytes of a TCP connection: the kernel would accept several MB for a slow reader,
+/// which looks fast until then.
 const UNSENT: u32 = 256 * 1024;
 
-/// The code of streams that end as their TCP connection was reset.
+/// The error code of streams whose TCP connection was reset.
 const RESET: u32 = 1;
 
-/// What has become of a flow.
+/// The state of a flow after [`Pipe::pump`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pumped {
-    /// It waits for one of its ends.
+    /// Blocked by one of its ends.
     Blocked,
-    /// It can go on at once; others first.
+    /// It can go on at once, after other flows.
     Again,
-    /// It is over; so is the stream.
+    /// It has ended, and so has the stream.
     Over,
 }
 
-/// Bytes that were moved.
+/// Bytes moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     /// From TCP to the stream.
@@ -74,11 +75,11 @@ pub(super) struct Moved {
 pub(super) struct Pipe {
     pub(super) tcp: TcpStream,
     pub(super) stream: StreamId,
-    /// What the poll has said and no call has denied since.
+    /// Readiness as reported by the poll, until a call would block.
     pub(super) is_readable: bool,
     pub(super) is_writable: bool,
     up: Bytes,
-    /// Bytes of TCP that are still for the stream; those beyond are read and dropped.
+    /// Bytes of TCP left for the stream; bytes beyond them are read and dropped.
     up_left: Option<u64>,
     is_tcp_over: bool,
     is_finished: bool,
@@ -86,17 +87,17 @@ pub(super) struct Pipe {
     is_stream_over: bool,
     is_shut: bool,
     moved_at: Time,
-    /// Since when TCP has taken nothing of what waits.
+    /// Since when TCP has accepted none of the queued bytes.
     stuck_since: Option<Time>,
-    /// The bytes that the stream has taken, and those that its receiver permits.
+    /// The bytes accepted by the stream, and the bytes permitted by its receiver.
     sent: u64,
     limit: Option<u64>,
-    /// What this end permits the peer.
+    /// The window granted to the peer.
     window: Option<Window>,
 }
 
 impl Pipe {
-    /// With what was read already: from TCP, and from the stream.
+    /// Starts with bytes that were read already: from TCP, and from the stream.
     pub(super) fn new(tcp: TcpStream, stream: StreamId, [up, down]: [Bytes; 2], now: Time) -> Self {
         let _ = tcp.set_nodelay(true);
         let _ = SockRef::from(&tcp).set_tcp_notsent_lowat(UNSENT);
@@ -121,12 +122,12 @@ impl Pipe {
         }
     }
 
-    /// Limits what is still read from TCP for the stream, in bytes; those beyond are dropped.
+    /// Limits the bytes still to be read from TCP for the stream; bytes beyond them are dropped.
     pub(super) fn limit_up(&mut self, most: Option<u64>) {
         self.up_left = most;
     }
 
-    /// How many of so many bytes, just read from TCP, are for the stream.
+    /// How many of `len` bytes, just read from TCP, are for the stream.
     fn of_stream(&mut self, len: usize) -> usize {
         let Some(left) = &mut self.up_left else { return len };
         let taken = len.min(usize::try_from(*left).unwrap_or(usize::MAX));
@@ -134,7 +135,7 @@ impl Pipe {
         taken
     }
 
-    /// Moves what can be moved. `scratch` has [`PIECE`] bytes.
+    /// Moves bytes in both directions as far as possible. `scratch` has [`PIECE`] bytes.
     pub(super) fn pump(
         &mut self,
         link: &mut Link,
@@ -180,12 +181,12 @@ impl Pipe {
         }
     }
 
-    /// The receiver permits this many bytes; it takes no permission back.
+    /// Sets the total of bytes that the receiver permits; it never decreases.
     pub(super) fn on_limit(&mut self, limit: u64) {
         self.limit = Some(self.limit.map_or(limit, |before| before.max(limit)));
     }
 
-    /// Writes to the stream what its receiver permits.
+    /// Writes to the stream as much as its receiver permits.
     fn write(&mut self, connection: &mut Connection, bytes: &[u8]) -> Result<usize, WriteError> {
         let room = self.limit.unwrap_or(u64::MAX).saturating_sub(self.sent);
         let mut stream = connection.send_stream(self.stream);
@@ -208,27 +209,27 @@ impl Pipe {
         abort(&self.tcp);
     }
 
-    /// Nothing has come for long by the one direction that is left.
+    /// Whether the only open direction has been silent for too long.
     fn is_forsaken(&self, now: Time) -> bool {
         self.is_finished != self.is_shut && now.since(self.moved_at) > HALF_CLOSED
     }
 
-    /// Whether something waits for TCP, which may take it: Linux tells that a socket can be written
-    /// to when a third of its buffer is free, and a program that reads slowly does not bring that
-    /// about for a long time.
+    /// Whether bytes are queued for TCP, which may accept them now: Linux reports a socket as
+    /// writable only when a third of its buffer is free, which takes long with a program that reads
+    /// slowly.
     fn try_again(&mut self) -> bool {
         let delays = !self.down.is_empty() && !self.is_writable;
         self.is_writable |= delays;
         delays
     }
 
-    /// Reduces the stream's window if TCP takes less than that; whether its limit must be repeated.
+    /// Reduces the stream's window if TCP accepts less; returns whether its limit must be repeated.
     fn trim(&mut self, now: Time) -> bool {
         let is_blocked = !self.down.is_empty() && !self.is_writable;
         self.window.as_mut().is_some_and(|window| window.trim(is_blocked, now))
     }
 
-    /// For how long TCP has taken nothing, if that is long.
+    /// How long TCP has accepted nothing, if that is at least [`STUCK`].
     fn is_stuck_for(&self, now: Time) -> Option<Span> {
         self.stuck_since.map(|since| now.since(since)).filter(|span| *span >= STUCK)
     }
@@ -253,10 +254,10 @@ impl Pipe {
                         drop(self.up.split_to(taken));
                     }
                     Err(WriteError::Blocked) => {
-                        // TCP is not read now: a reset would remain unseen.
+                        // TCP is not read now, so a reset would go unnoticed.
                         return self.tcp.take_error()?.map_or(Ok(false), Err);
                     }
-                    // The far end's reader is gone. So is what would be written.
+                    // The far end's reader is gone, so the bytes are dropped.
                     Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
                         let _ = connection.send_stream(self.stream).reset(VarInt::from_u32(RESET));
                         let _ = self.tcp.shutdown(Shutdown::Read);
@@ -278,7 +279,7 @@ impl Pipe {
                         if len == 0 {
                             continue;
                         }
-                        // Most of the time all is taken at once, and nothing need be kept.
+                        // Usually the stream accepts all bytes at once, and none need be kept.
                         let taken = self.write(connection, &scratch[..len]).unwrap_or(0);
                         moved.up += taken as u64;
                         self.up = Bytes::copy_from_slice(&scratch[taken..len]);
@@ -302,7 +303,8 @@ impl Pipe {
             }
             if !self.down.is_empty() {
                 if !self.is_writable {
-                    // What waits is nothing to who has been reset, and nobody may ever read it.
+                    // After a reset the queued bytes are useless, and the program may never read
+                    // them.
                     let reset = connection.recv_stream(self.stream).received_reset();
                     return match reset {
                         Ok(Some(_)) => Err(io::ErrorKind::ConnectionReset.into()),
@@ -321,7 +323,7 @@ impl Pipe {
                     Err(error) => return Err(error),
                 }
             } else if self.is_stream_over {
-                // Who has gone already needs not be told.
+                // It fails only if the program is gone already.
                 let _ = self.tcp.shutdown(Shutdown::Write);
                 self.is_shut = true;
             } else {
@@ -337,18 +339,19 @@ impl Pipe {
     }
 }
 
-/// What a look at open flows has found, by their keys.
+/// The result of [`sweep`]: flows, by their keys.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Swept {
-    /// Those that must end.
+    /// Flows that must end.
     pub(super) over: Vec<usize>,
-    /// Those that may be able to go on.
+    /// Flows that may be able to make progress.
     pub(super) again: Vec<usize>,
 }
 
-/// Looks once at each of the open flows, which come with the number of their connection and a key.
-/// Must end: what is half closed and forsaken; and, of more than `most` of one connection that are
-/// stuck, those that have been so for longest.
+/// Checks each open flow once; each comes with the number of its connection and a key. A flow must
+/// end if it is half-closed and has been silent for too long. If more than `most` flows of one
+/// connection are stuck, the surplus must end, too: the ones that have been stuck for the longest
+/// time.
 pub(super) fn sweep<'a>(
     flows: impl Iterator<Item = (usize, usize, &'a mut Pipe)>,
     most: usize,
@@ -370,21 +373,21 @@ pub(super) fn sweep<'a>(
         let too_many = of_one.len().saturating_sub(most);
         if too_many > 0 {
             let all = of_one.len();
-            tracing::warn!("{too_many} connections that take nothing are given up, of {all}");
+            tracing::warn!("resetting {too_many} of {all} connections that accept no data");
         }
         swept.over.extend(of_one[..too_many].iter().map(|(.., key)| key));
     }
     swept
 }
 
-/// Ends both directions of a stream at once.
+/// Ends both directions of a stream at once, by a reset.
 pub(super) fn reset(connection: &mut Connection, stream: StreamId) {
-    // What has ended already has.
+    // It fails only for a direction that has ended already.
     let _ = connection.send_stream(stream).reset(VarInt::from_u32(RESET));
     let _ = connection.recv_stream(stream).stop(VarInt::from_u32(RESET));
 }
 
-/// Has TCP find out whether a silent peer is still there.
+/// Enables TCP keep-alive, which finds out whether a silent peer is still there.
 pub(super) fn keep_alive(tcp: &TcpStream) {
     let (silence, interval, retries) = ALIVE;
     let alive = TcpKeepalive::new().with_time(silence);
@@ -392,7 +395,7 @@ pub(super) fn keep_alive(tcp: &TcpStream) {
     let _ = SockRef::from(tcp).set_tcp_keepalive(&alive);
 }
 
-/// Has the end of a TCP connection be a reset.
+/// Makes the TCP connection end with a reset.
 pub(super) fn abort(tcp: &TcpStream) {
     let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
 }
@@ -414,7 +417,7 @@ mod tests {
         Time::ZERO + Span::from_secs(seconds)
     }
 
-    /// Those of one connection that must end.
+    /// The flows of one connection that must end.
     fn over(pipes: &mut [Pipe], most: usize, now: u64) -> Vec<usize> {
         let flows = pipes.iter_mut().enumerate().map(|(key, pipe)| (0, key, pipe));
         sweep(flows, most, at(now)).over
@@ -442,7 +445,7 @@ mod tests {
             pipe.stuck_since = Some(at(since));
         }
         let mut looks = 0;
-        // Two connections with two and three, and one with none.
+        // Two connections with two and three stuck flows, and one with none.
         let connections = [7, 7, 4, 4, 4, 9].into_iter();
         let flows = connections.zip(pipes.iter_mut().enumerate());
         let flows = flows.map(|(connection, (key, pipe))| (connection, key, pipe));
@@ -457,7 +460,7 @@ mod tests {
         for pipe in &mut pipes[1..] {
             pipe.is_writable = false;
         }
-        // The others wait for their streams.
+        // The others are blocked by their streams.
         pipes[1].down = Bytes::from_static(b"x");
         let flows = pipes.iter_mut().enumerate().map(|(key, pipe)| (0, key, pipe));
         assert_eq!(sweep(flows, 9, at(1)), Swept { over: Vec::new(), again: vec![1] });
@@ -472,7 +475,7 @@ mod tests {
         let mut over = |now| over(&mut pipes, 9, now);
         assert!(over(5 * 60).is_empty());
         assert_eq!(over(5 * 60 + 1), [1, 2]);
-        // A whole one may be idle for ever.
+        // A connection that is open in both directions may be idle for ever.
         assert_eq!(over(1_000_000), [1, 2]);
     }
 }

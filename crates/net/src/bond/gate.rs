@@ -1,4 +1,5 @@
-//! A gate in front of each path: a congestion controller that says "full" while it is closed.
+//! A gate in front of each path: a congestion controller that reports a full window while it is
+//! closed.
 //!
 //! ```text
 //!   poll_transmit ─► window()? ─► closed: 1 byte ─► noq-proto passes this path over
@@ -6,15 +7,15 @@
 //! ```
 //!
 //! noq-proto asks a path's controller for its window before each datagram, and takes the first path
-//! that has room. So whoever opens one gate and closes the others chooses the path, without a
-//! change in noq-proto. Loss probes and path MTU probes do not ask, and so do acks as long as no
-//! data waits: they leave whatever the gates are.
+//! that has room. Opening one gate and closing the others therefore chooses the path, without a
+//! change in noq-proto. Loss probes and path MTU probes do not ask for the window, nor do acks
+//! while no data is queued: they leave through closed gates, too.
 //!
-//! The real controller must not hear of gates. A closed gate would look like a full window
-//! ([`Controller::on_cwnd_limited`], `app_limited` false), and the window of a path that is hardly
-//! used would grow without end. So what is limited is found here, from what is in flight: by the
-//! rule of Linux (`tcp_is_cwnd_limited`) in slow start, and by seven eighths of the window later, as
-//! pacing keeps some of it free.
+//! The real controller must not see the gate. A closed gate would look like a full window
+//! ([`Controller::on_cwnd_limited`], `app_limited` false), and the window of a rarely used path
+//! would grow without bound. So the gate itself decides, from the bytes in flight, whether the
+//! window limits the path: by the rule of Linux (`tcp_is_cwnd_limited`) in slow start, and later if
+//! more than seven eighths of the window are in use, as pacing keeps some of it free.
 
 use std::any::Any;
 use std::fmt;
@@ -28,13 +29,13 @@ use noq_proto::{Connection, PathId, RttEstimator};
 
 use super::queueing_delays::{Expected, QueueingDelays};
 
-/// What a closed gate gives as its window; zero would trip an assertion of the pacer.
+/// The window that a closed gate reports; zero would trip an assertion of the pacer.
 const CLOSED: u64 = 1;
 
 /// Makes a gate, and the real controller behind it, for each path.
 pub(super) struct Gates {
     pub(super) real: Arc<dyn ControllerFactory + Send + Sync>,
-    /// Whether the waits of packets are kept, which costs a lock per packet.
+    /// Whether queueing delays of packets are kept, which costs a lock per packet.
     pub(super) keeps_delays: bool,
 }
 
@@ -72,42 +73,42 @@ impl ControllerFactory for Gates {
     }
 }
 
-/// What is known of a path behind its gate.
+/// The state of a path behind its gate.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reading {
     is_open: bool,
-    /// One datagram may leave whatever is in flight.
+    /// One datagram may leave regardless of the bytes in flight.
     is_probing: bool,
-    /// Whether noq-proto has looked at the window, which it does when data waits.
+    /// Whether noq-proto has asked for the window, which it does when data is queued.
     was_asked: bool,
-    /// The real controller's, in bytes.
+    /// The window of the real controller, in bytes.
     pub(super) window: u64,
     /// The largest UDP payload of this path.
     pub(super) mtu: u64,
-    /// Bytes.
+    /// In bytes.
     pub(super) inflight: u64,
-    /// The most in flight since the last batch of acks.
+    /// The maximum in flight since the last batch of acks.
     max_inflight: u64,
     is_in_slow_start: bool,
     /// The slow-start threshold, in bytes; `None` before the first loss and for a law without one.
     pub(super) ssthresh: Option<u64>,
-    /// The law's own pacing rate, in bytes a second.
+    /// The law's own pacing rate, in bytes per second.
     pub(super) pacing_rate: Option<u64>,
     pub(super) srtt: Option<Duration>,
     pub(super) rttvar: Duration,
     pub(super) min_rtt: Option<Duration>,
-    /// Since when something is in flight and no ack has come.
+    /// Since when packets have been in flight without an ack.
     pub(super) waiting_since: Option<Instant>,
-    /// The last ack.
+    /// The time of the last ack.
     pub(super) heard_at: Option<Instant>,
-    /// The last packet that asks for an ack.
+    /// When the last packet that asks for an ack was sent.
     pub(super) sent_at: Option<Instant>,
     pub(super) acked_bytes: u64,
     pub(super) lost_bytes: u64,
 }
 
 impl Reading {
-    /// Whether what was in flight shows that the window, and nothing else, holds this path back.
+    /// Whether the bytes in flight show that the window, and nothing else, limits this path.
     fn is_limited(&self) -> bool {
         if self.is_in_slow_start {
             return self.window < 2 * self.max_inflight;
@@ -115,18 +116,18 @@ impl Reading {
         self.max_inflight + self.mtu > self.window - self.window / 8
     }
 
-    /// RFC 9002, section 6.2.1, without the far end's delay.
+    /// The probe timeout of RFC 9002, section 6.2.1, without the peer's ack delay.
     pub(super) fn probe_timeout(&self) -> Duration {
         self.srtt.map_or(Duration::from_millis(300), |srtt| srtt + 4 * self.rttvar)
     }
 }
 
-/// Opens and closes a gate, and reads what is behind it.
+/// Opens and closes a gate, and reads the state behind it.
 #[derive(Debug, Clone)]
 pub(super) struct Handle(Arc<Mutex<Reading>>, Option<Arc<Mutex<QueueingDelays>>>);
 
 impl Handle {
-    /// The gate of a path; `None` for one that is gone.
+    /// The gate of a path; `None` if the path is gone.
     pub(super) fn of(connection: &Connection, path: PathId) -> Option<Self> {
         let gate = connection.congestion_state(path)?.clone_box().into_any();
         gate.downcast::<Gate>().ok().map(|gate| gate.handle)
@@ -136,13 +137,13 @@ impl Handle {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens or closes it, and forgets whether anybody has asked.
+    /// Opens or closes it, and resets [`Handle::was_asked`].
     pub(super) fn set(&self, is_open: bool) {
         let mut reading = self.lock();
         (reading.is_open, reading.is_probing, reading.was_asked) = (is_open, false, false);
     }
 
-    /// Opens it for a probe, whatever the window is.
+    /// Opens it for a probe, regardless of the window.
     pub(super) fn set_probing(&self) {
         let mut reading = self.lock();
         (reading.is_open, reading.is_probing, reading.was_asked) = (true, true, false);
@@ -153,32 +154,32 @@ impl Handle {
         self.lock().was_asked
     }
 
-    /// The waits of packets, where the scheduler wants them.
+    /// The queueing delays of packets, if the scheduler uses them.
     fn delays(&self) -> Option<MutexGuard<'_, QueueingDelays>> {
         Some(self.1.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Packets that are sent from now on are expected to spend this time in the device queue.
+    /// Sets the expected time in the device queue of packets that are sent from now on.
     pub(super) fn expect_wait(&self, expected: Expected) {
         if let Some(mut delays) = self.delays() {
             delays.expect(expected);
         }
     }
 
-    /// The packet that was sent since the last call, if it wants to know when it left its device.
+    /// The packet sent since the last call, if its departure from the device is to be recorded.
     pub(super) fn take_pending(&self) -> Option<Pending> {
         let (number, sent_at) = self.delays()?.take_sent()?;
         Some(Pending::new(Arc::clone(self.1.as_ref()?), number, sent_at))
     }
 
-    /// The wait by a departure's stamp of the packet that was acknowledged last; `None` where such
-    /// stamps do not come.
+    /// The queueing delay, by the stamp of its departure, of the packet that was acknowledged last;
+    /// `None` if such stamps are unavailable.
     pub(super) fn stamped_wait(&self) -> Option<Span> {
         self.delays()?.stamped()
     }
 
-    /// Packets that were acknowledged since the last call. `smoothed` is the path's smoothed round
-    /// trip, which the controller learns one ACK frame late.
+    /// Packets acknowledged since the last call. `smoothed` is the path's smoothed round-trip time,
+    /// which the controller learns one ACK frame late.
     pub(super) fn take_acked(&self, smoothed: Option<Duration>) -> Vec<Acked> {
         let Some(mut delays) = self.delays() else { return Vec::new() };
         if let Some(smoothed) = smoothed {
@@ -197,7 +198,7 @@ impl Handle {
     }
 }
 
-/// A packet whose departure from the device is to be told.
+/// A packet whose departure from the device is to be recorded.
 #[derive(Debug)]
 pub(super) struct Pending {
     delays: Arc<Mutex<QueueingDelays>>,
@@ -215,7 +216,7 @@ impl Pending {
         self.sent_at
     }
 
-    /// It left the device this time after it was sent.
+    /// Records that it left the device this long after it was sent.
     pub(super) fn on_left(&self, wait: Span) {
         self.delays.lock().unwrap_or_else(PoisonError::into_inner).on_left(self.number, wait);
     }
@@ -228,7 +229,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Copies out what the real controller has come to.
+    /// Publishes the state of the real controller.
     fn publish(&self) {
         let metrics = self.real.metrics();
         let mut reading = self.handle.lock();
@@ -333,7 +334,7 @@ impl Controller for Gate {
         reading.inflight = reading.inflight.saturating_sub(lost_bytes.into());
         reading.lost_bytes += u64::from(lost_bytes);
         if reading.inflight == 0 {
-            // No answer is to come any more.
+            // No ack is outstanding any more.
             reading.waiting_since = None;
         }
     }
@@ -363,7 +364,7 @@ impl Controller for Gate {
         }
     }
 
-    /// The pacer goes by these, also while the gate is closed.
+    /// The pacer uses these, also while the gate is closed.
     fn metrics(&self) -> ControllerMetrics {
         self.real.metrics()
     }

@@ -53,7 +53,7 @@ impl fmt::Display for Target {
 
 /// A text that is no target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no destination; write HOST:PORT, such as example.org:443 or [2001:db8::1]:443")]
+#[error("`{0}` is not a destination; write HOST:PORT, such as example.org:443 or [2001:db8::1]:443")]
 pub struct BadTarget(String);
 
 impl FromStr for Target {

@@ -1,14 +1,14 @@
-//! Bonding: TCP connections and UDP datagrams of any program, carried over all paths of a host at
-//! once.
+//! Bonding: carries the TCP connections and UDP datagrams of any program over all paths of a host
+//! at once.
 //!
 //! ```text
 //!  program ─► TCP ─► client ─► QUIC stream ─► scheduler ─► wlan0 ─►┐
 //!                                                └───────► wwan0 ─►┴─► server ─► TCP ─► anywhere
 //! ```
 //!
-//! Multipath QUIC (draft-ietf-quic-multipath) by noq-proto, unmodified; which path a datagram takes
-//! is decided by a scheduler of [`freshline_core::path`] through gates (`gate.rs`). Each end is one
-//! thread with one poll.
+//! The transport is multipath QUIC (draft-ietf-quic-multipath) by noq-proto, unmodified. A
+//! scheduler of [`freshline_core::path`] chooses the path of each datagram, through gates
+//! (`gate.rs`). Each end is one thread with one poll.
 
 mod client;
 mod config;
@@ -54,43 +54,43 @@ use crate::quic::{LostReason, TrustError};
 use crate::system::{SystemError, system};
 pub use crate::via::{Via, ViaPath};
 
-/// Why an end of a bond cannot run, or cannot go on.
+/// Why an end of a bond cannot start, or has to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum BondError {
-    /// The address cannot be listened at.
+    /// The end cannot listen at the address.
     #[error("cannot listen at {address}: {error}")]
     Listen {
-        /// Where.
+        /// The address.
         address: std::net::SocketAddr,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The operating system refused something else.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// TLS cannot use what it was given.
+    /// The given certificates or keys are unusable.
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// The scheduler's settings are outside their ranges.
     #[error(transparent)]
     Scheduler(#[from] freshline_core::path::SchedulerError),
-    /// The server's name or address can be none.
+    /// The server's name or address is invalid.
     #[error("cannot dial {server}: {error}")]
     Dial {
         /// The server.
         server: std::net::SocketAddr,
-        /// What QUIC says.
+        /// QUIC's error.
         error: noq_proto::ConnectError,
     },
-    /// There are more paths than one connection has.
+    /// More paths were given than one connection can have.
     #[error("{given} times --via; a connection has at most {max} paths")]
     TooManyVias {
-        /// How many were given.
+        /// The number given.
         given: usize,
-        /// How many there may be.
+        /// The maximum.
         max: u32,
     },
-    /// The first connection was turned down; another one would be, too.
+    /// The first connection was refused; another attempt would be, too.
     #[error("no connection to {server}: {reason}")]
     Refused {
         /// The server.

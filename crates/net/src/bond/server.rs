@@ -260,7 +260,7 @@ impl Server {
             self.shares.insert(handle.0 as u32, &newcomer);
         }
         if out != handle {
-            tracing::info!(client = out.0, "its place is needed: it is silent, or one of many");
+            tracing::info!(client = out.0, "closed to make room: it is silent, or one of many");
             self.drop_flows(out);
         }
         if let Some((link, _)) = self.links.get_mut(&out) {

@@ -108,7 +108,7 @@ impl Client {
                 Err(error) => {
                     // No descriptors or memory are left. The poll does not tell of this one again.
                     if !std::mem::replace(&mut listener.is_short, true) {
-                        tracing::warn!("programs have to wait: {error}");
+                        tracing::warn!("cannot accept a program's connection: {error}");
                     }
                     return;
                 }
