@@ -56,7 +56,8 @@ struct sock {
 	int sk_sndbuf;
 	/* The limit of SO_MAX_PACING_RATE, in bytes of payload per second; ~0 for no limit. */
 	unsigned long sk_max_pacing_rate;
-	/* Who paces its segments: nobody (SK_PACING_NONE), TCP, or the queueing discipline fq. */
+	/* Whether its segments are paced, and where: SK_PACING_NONE, by TCP, or by the queueing
+	 * discipline fq. */
 	__u32 sk_pacing_status;
 };
 

@@ -99,11 +99,12 @@ impl AgeProcess {
         Freshness::Fresh
     }
 
-    /// The receiver holds the state that was generated at `generated_at` from now on, whether it is fresher
-    /// than the one before or not: with an older one the age grows at once. Such an update counts as stale.
+    /// The receiver holds the state that was generated at `generated_at` from now on, whether it is
+    /// fresher than the one before or not: with an older one the age grows at once. Such an update
+    /// counts as stale.
     ///
-    /// For receivers that hold the state that was sent last, of sources whose generation times can go back.
-    /// Otherwise as [`AgeProcess::on_update`].
+    /// For receivers that hold the state that was sent last, of sources whose generation times can
+    /// go back. Otherwise as [`AgeProcess::on_update`].
     pub fn on_replaced(&mut self, now: Time, generated_at: Time) -> Freshness {
         let freshness = self.on_update(now, generated_at);
         let now = now.max(self.reset_at);

@@ -5,7 +5,7 @@
 //! ```text
 //! SOR(t) = Qs(t) / sndbuf(t)                      bytes / bytes (equation 3.1)
 //! data   → bulk if SOR(t) ≥ SORth, else urgent          (section 3.3.2)
-//! mere acks, UDP and all else → urgent
+//! pure acks, UDP and all else → urgent
 //! ```
 //!
 //! Im, PhD thesis, Seoul National University, 2015, chapter 3. The buffer follows the window,

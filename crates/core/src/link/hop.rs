@@ -126,8 +126,8 @@ impl<Q: Qdisc<P>, P: Packet, R: Rng> Hop<Q, P, R> {
         Time::earliest([self.line.next_arrival(), self.next_departure(), change])
     }
 
-    /// When a packet can leave the hop at the earliest. A driver that needs only the delivered packets polls
-    /// then: earlier events inside the hop are computed with their own times.
+    /// When a packet can leave the hop at the earliest. A driver that needs only the delivered
+    /// packets polls then: earlier events inside the hop are computed with their own times.
     pub fn next_delivery(&self) -> Option<Time> {
         let change = self.next_change().filter(|_| self.in_transmission.is_some());
         let departure = Time::earliest([self.next_departure(), change]);

@@ -54,7 +54,7 @@ pub enum TraceError {
     NotADelay {
         /// Which line, counted from 1.
         line: usize,
-        /// The text of the line.
+        /// The text after the time.
         text: String,
         /// The reason.
         reason: String,

@@ -43,7 +43,7 @@ use crate::unit::{Span, Time};
 const A_SQUARED: (u64, u64) = (3, 2);
 /// Windows are computed with this many bits behind the point.
 const FRACTION_BITS: u32 = 8;
-/// Segments: a smaller window is delayed by the receiver's delayed acks.
+/// In segments. A smaller window would wait for the receiver's delayed acks.
 const SMALLEST_WINDOW: u32 = 2;
 /// Reno's window just before a loss is 4/3 of its mean.
 const PEAK: (u64, u64) = (4, 3);
@@ -102,7 +102,7 @@ pub enum DtpaParamsError {
     /// The smoothing would divide by zero.
     #[error("rtt_weight is 0; give 1 or more, 8 is usual")]
     RttWeight,
-    /// A window that is delayed by delayed acks.
+    /// A window that would wait for the receiver's delayed acks.
     #[error(
         "max_window is below 2; give the segments that the window can grow to, or leave it out"
     )]

@@ -32,8 +32,8 @@ impl Backlog {
         self.next(candidates(paths)).map(Choice::Send)
     }
 
-    /// Drops the packets of paths that are not among `paths`, and those for which `flow` has no data
-    /// any more.
+    /// Drops the packets of paths that are not among `paths`, and those for which `flow` has no
+    /// data any more.
     fn trim(&mut self, flow: &SendState, paths: &[PathState]) {
         let segment = paths.iter().map(|path| path.segment).max().unwrap_or(Bytes::new(1));
         let mut left = packets(flow, segment);

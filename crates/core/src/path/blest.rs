@@ -10,8 +10,8 @@
 //!
 //! `window` is the whole window of the connection. Packets in flight on f do not count: they are
 //! acknowledged while the packet lingers on s. λ rises when the connection was blocked since its
-//! last change, and falls otherwise, once per round trip of s. Ferlin, Alay, Mehani, Boreli:
-//! BLEST: Blocking Estimation-based MPTCP Scheduler for Heterogeneous Networks, IFIP Networking 2016,
+//! last change, and falls otherwise, once per round trip of s. Ferlin, Alay, Mehani, Boreli: BLEST:
+//! Blocking Estimation-based MPTCP Scheduler for Heterogeneous Networks, IFIP Networking 2016,
 //! section III.
 //!
 //! # Where the paper is silent
@@ -19,14 +19,15 @@
 //! These are as in the authors' code for Linux (version 0.95):
 //!
 //! - The steps and bounds of λ, and that r is rounded up.
-//! - In the first slow start, before any loss, X = λ·segment·cwnd_f·(2^r − 1) with r at most 16. In a
-//!   later slow start cwnd_f is taken as ssthresh + 1, as if it were over.
-//! - The connection is blocked when the receive window, or a full send buffer, stops a path that has
-//!   room.
+//! - In the first slow start, before any loss, X = λ·segment·cwnd_f·(2^r − 1) with r at most 16. In
+//!   a later slow start cwnd_f is taken as ssthresh + 1, as if it were over.
+//! - The connection is blocked when the receive window, or a full send buffer, stops a path that
+//!   has room.
 //!
 //! A packet lingers on s for its smoothed round trip, as in the paper. With
-//! [`BlestParams::extremes`], as in that code, it lingers for at least min + (max − min) · (in flight on
-//! s + segment)/cwnd_s, and RTT_f is (min + max)/2, of the smoothed round trips seen so far.
+//! [`BlestParams::extremes`], as in that code, it lingers for at least min + (max − min) · (in
+//! flight on s + segment)/cwnd_s, and RTT_f is (min + max)/2, of the smoothed round trips seen so
+//! far.
 
 use super::{
     Choice, MAX_PATHS, PathId, PathState, Scheduler, SendState, fastest, fastest_with_room,

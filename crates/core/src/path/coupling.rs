@@ -58,8 +58,8 @@ pub enum CoupledLaw {
 }
 
 impl CoupledLaw {
-    /// The increase of a window in packets with each packet delivered; with OLIA it may be negative.
-    /// `own` is one of `all`, and all have a round trip above zero.
+    /// The increase of a window in packets with each packet delivered; with OLIA it may be
+    /// negative. `own` is one of `all`, and all have a round trip above zero.
     pub fn increase<'a>(self, own: &Share, all: impl Iterator<Item = &'a Share> + Clone) -> f64 {
         match self {
             Self::Lia => lia(own, all),

@@ -18,12 +18,12 @@
 //!
 //! These are as in the authors' code for Linux (version 0.89):
 //!
-//! - D_i is half the smoothed round trip, rounded to multiples of 4 ms so that rounds stay short, at
-//!   least 1 ms. Paths of equal times come in the order of their round trips.
+//! - D_i is half the smoothed round trip, rounded to multiples of 4 ms so that rounds stay short,
+//!   at least 1 ms. Paths of equal times come in the order of their round trips.
 //! - A path without a round trip sample has no turn unless no path has one. A path that is gone
 //!   loses its turns, and packets queued on it are sent over others.
-//! - A new round is planned when the last one is over and not when paths change, which makes DAPS slow to
-//!   follow. That code smooths cwnd_i; this one takes it as it is when the round begins.
+//! - A new round is planned when the last one is over and not when paths change, which makes DAPS
+//!   slow to follow. That code smooths cwnd_i; this one takes it as it is when the round begins.
 //!
 //! A round is cut at 10 s, or at the largest D_i, if that is longer: the least common multiple of
 //! many delays has no bound. Packets queued on a path are counted ([`backlog`](super::backlog)) and

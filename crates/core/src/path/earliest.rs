@@ -74,7 +74,7 @@ impl Earliest {
         let known = &mut self.known[usize::from(path.id.0) % MAX_PATHS];
         let round_trip = path.round_trip().as_secs_f64();
         let queue = path.queue.map_or(Some(Span::ZERO), |queue| queue.wait());
-        // A blocked queue takes at least its mean delay, and a round trip.
+        // A blocked queue counts with its mean delay, or a round trip if that is longer.
         let wait = queue.map_or(known.wait.max(round_trip), Span::as_secs_f64);
         if known.srtt != path.srtt {
             known.srtt = path.srtt;

@@ -16,9 +16,9 @@
 //! k/cwnd is at least 1, one round trip for the rest, as in the authors' code for Linux. σ, a
 //! standard deviation in the paper, is the mean deviation of RFC 6298, which TCP has. The code for
 //! Linux (version 0.95) takes twice `rttvar_us`, which Linux keeps at a quarter of the minimum
-//! timeout, 200 ms, or more: δ is at least 100 ms there ([`EcfParams::min_delta`]). With round trips
-//! below that, the second condition then hardly ever holds for a few packets, and the first holds for
-//! more of them.
+//! timeout, 200 ms, or more: δ is at least 100 ms there ([`EcfParams::min_delta`]). With round
+//! trips below that, the second condition then hardly ever holds for a few packets, and the first
+//! holds for more of them.
 
 use super::{Choice, PathState, Scheduler, SendState, fastest, fastest_with_room, send_or_wait};
 use crate::unit::{Bytes, Span, Time};

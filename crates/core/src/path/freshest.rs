@@ -52,7 +52,8 @@ impl Default for FreshestParams {
 /// The maximum number of copies that may be saved for later.
 const MAX_CREDIT: f64 = 10.0;
 
-/// The probability that a path stalls when an update has no answer, compared with its loss rate.
+/// When an update has no answer, the odds that it was lost, against a stall of the path, are the
+/// path's loss rate to this.
 const STANDSTILL: f64 = 1.0 / 32.0;
 
 /// The estimates of one path.
@@ -89,7 +90,7 @@ impl Freshest {
         let known = &mut self.known[usize::from(path.id.0) % MAX_PATHS];
         let round_trip = path.round_trip().as_secs_f64();
         let queue = path.queue.map_or(Some(Span::ZERO), |queue| queue.wait());
-        // A blocked queue takes at least its mean delay, and a round trip.
+        // A blocked queue counts with its mean delay, or a round trip if that is longer.
         let wait = queue.map_or(known.wait.max(round_trip), Span::as_secs_f64);
         known.wait = self.params.alpha * known.wait + (1.0 - self.params.alpha) * wait;
         let forward =

@@ -14,10 +14,10 @@
 //! # Where the source leaves a choice open
 //!
 //! - A path whose congestion law does not pace has the rate that Linux computes for it: 2·cwnd/RTT
-//!   while cwnd < ssthresh/2, 1.2·cwnd/RTT otherwise (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
-//!   Without a round trip sample it is infinite.
-//! - Linux sizes send buffers to two windows (`tcp_sndbuf_expand`); so is a path's here, without the
-//!   overhead of packet buffers.
+//!   while cwnd < ssthresh/2, 1.2·cwnd/RTT otherwise (`tcp_pacing_ss_ratio`,
+//!   `tcp_pacing_ca_ratio`). Without a round trip sample it is infinite.
+//! - Linux sizes send buffers to two windows (`tcp_sndbuf_expand`); so is a path's here, without
+//!   the overhead of packet buffers.
 //! - Of equal times Linux takes the first of its list; here the path with the shorter round trip.
 //! - A burst of updates, which replace one another, is one update.
 //! - Packets queued on a path are counted ([`backlog`](super::backlog)) and not held.

@@ -222,7 +222,7 @@ pub struct SendState {
     /// `window_left`.
     pub window: Bytes,
     /// The time between two updates, of which each replaces those before it; zero for a stream,
-    /// whose data all counts.
+    /// of which all data counts.
     pub interval: Span,
 }
 
@@ -265,7 +265,7 @@ impl PathSet {
 pub enum Choice {
     /// It takes this path.
     Send(PathId),
-    /// It takes the first path, and one copy of it each of the others.
+    /// It takes the first path, and a copy of it takes each of the others.
     Copies(PathId, PathSet),
     /// It waits: ask again when a path's state has changed.
     Wait,
@@ -290,13 +290,14 @@ pub trait Scheduler: fmt::Debug + Send {
     /// A packet that was sent once, by `_path`, is acknowledged.
     fn on_ack(&mut self, _path: PathId, _acked: &Acked) {}
 
-    /// Whether [`Scheduler::on_ack`] changes anything; else drivers need not keep packets' queueing delays.
+    /// Whether [`Scheduler::on_ack`] changes anything; otherwise drivers need not keep packets'
+    /// queueing delays.
     fn wants_acks(&self) -> bool {
         false
     }
 
-    /// The estimated time of a packet from the device of `_path` to its ack; `None` if it is unknown
-    /// or this scheduler does not estimate it.
+    /// The estimated time of a packet from the device of `_path` to its ack; `None` if it is
+    /// unknown or this scheduler does not estimate it.
     fn service(&self, _path: PathId) -> Option<Span> {
         None
     }

@@ -1,8 +1,8 @@
-//! QAware: sends each packet by the path on which it has the shortest expected system time, which is
-//! the time in the path's device queue plus the time from the device to the ack.
+//! QAware: sends each packet by the path on which it has the shortest expected system time, which
+//! is the time in the path's device queue plus the time from the device to the ack.
 //!
-//! Each path k is a queue (its device queue, with n packets) and a server (all that follows the device).
-//! With each ack of a packet i that was sent once:
+//! Each path k is a queue (its device queue, with n packets) and a server (all that follows the
+//! device). With each ack of a packet i that was sent once:
 //!
 //! ```text
 //! X_i = RTT_i − W_i                                 service time; W_i: its time in the device queue
@@ -34,15 +34,16 @@
 //!
 //! - **Before the first ack** Ŝ is srtt, or zero without one, so that a new path is tried at once.
 //! - **A service time of zero or less.** An estimated W_i can exceed RTT_i. X_i is at least a
-//!   sixteenth of RTT_i. Under Algorithm 1, Ŝ is at least the minimum of recent round trips, or, where that
-//!   is unknown, a sixteenth of srtt.
-//! - **The best path has no room.** Algorithm 1 goes through "available subflows": QAware takes the next
-//!   best. [`Earliest`](super::Earliest) waits if that is better.
-//! - **A queue that cannot be seen** counts as an empty one: n = 0 and W_i = 0. The rule is then that of
-//!   the shortest round trip.
-//! - **A queue that is blocked** (n > 0, and no packet has left yet) has no W: the ack of such a packet changes
-//!   nothing, unless its departure was observed.
-//! - **Packets that were sent again** give no X_i, as it is unknown which copy the ack answers (Karn).
+//!   sixteenth of RTT_i. Under Algorithm 1, Ŝ is at least the minimum of recent round trips, or,
+//!   where that is unknown, a sixteenth of srtt.
+//! - **The best path has no room.** Algorithm 1 goes through "available subflows": QAware takes the
+//!   next best. [`Earliest`](super::Earliest) waits if that is better.
+//! - **A queue that cannot be seen** counts as an empty one: n = 0 and W_i = 0. The rule is then
+//!   that of the shortest round trip.
+//! - **A queue that is blocked** (n > 0, and no packet has left yet) has no W: the ack of such a
+//!   packet changes nothing, unless its departure was observed.
+//! - **Packets that were sent again** give no X_i, as it is unknown which copy the ack answers
+//!   (Karn).
 
 use super::{Acked, Choice, MAX_PATHS, PathId, PathState, Scheduler, SendState, candidates};
 use crate::unit::{Span, Time};
@@ -82,7 +83,8 @@ impl Default for QAwareParams {
 struct Known {
     /// Ŵ, in s, of Algorithm 1.
     wait: f64,
-    /// Ŝ, in s: of (2.2), `None` before the first ack; of Algorithm 1, `None` before the first choice.
+    /// Ŝ, in s: of (2.2), `None` before the first ack; of Algorithm 1, `None` before the first
+    /// choice.
     service: Option<f64>,
 }
 

@@ -18,8 +18,8 @@
 //! - The window before the first round trip is the initial one of the host.
 //! - The first sample is R̂TT, and the first round trip's packets are ŵ.
 //! - With Δ, R̂TT may be below RTTm + Δ; Q is then 0, not negative.
-//! - The window is at least one segment (RFC 9293 section 3.8.6.2.2) and at most the maximum that TCP can
-//!   advertise: with less, nothing would be sent.
+//! - The window is at least one segment, as nothing would be sent with less (RFC 9293 section
+//!   3.8.6.2.2), and at most the maximum that TCP can advertise.
 
 use super::round::RoundMeter;
 use super::rtac::{Flight, RtacParams};

@@ -26,7 +26,8 @@
 //! leaves no queue, since θ/2·(1 + 9/20) is 1 with the thesis's θ of 1.38: a wrong Δ falls to zero
 //! at once.
 //!
-//! Measurements are at least 60 round trips and 10 s apart, and up to 16 times as far while they agree.
+//! Measurements are at least 60 round trips and 10 s apart, and up to 16 times as far while they
+//! agree.
 //!
 //! # Limits
 //!

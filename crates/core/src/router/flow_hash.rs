@@ -29,8 +29,7 @@ pub(super) struct FlowHash {
 }
 
 impl FlowHash {
-    /// Keys from `rng`, which has to be unpredictable for others wherever the packets come from
-    /// them.
+    /// Keys from `rng`, which must be unpredictable if packets come from untrusted senders.
     pub(super) fn draw(rng: &mut impl Rng) -> Self {
         let mut key = || rng.next_u64();
         Self { of_words: core::array::from_fn(|_| [key(), key()]), offset: key() }

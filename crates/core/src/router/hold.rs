@@ -25,8 +25,8 @@
 //!
 //! - It has one flow. With several queued flows the link need not idle, and all are served as by
 //!   IFIL; only an update that is alone in the queue is held.
-//! - It has exact periods. A late or lost update must not delay the held one: [`PATIENCE`] update
-//!   periods after its arrival it is sent.
+//! - It has exact periods. A late or lost update must not delay the held one, which is sent 1¼
+//!   update periods after its arrival at the latest ([`PATIENCE`]).
 //! - In [`Ifc`](super::Ifc) the other class has the link while an update is held. The held update
 //!   may then find the link busy when its successor arrives, by up to a packet of that class.
 

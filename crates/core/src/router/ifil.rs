@@ -1,5 +1,5 @@
-//! IFIL (in-network freshness control: in-order across flows, last-in within a flow) keeps updates
-//! fresh in a queue: first in, first out across flows, and only the newest packet within a flow.
+//! IFIL (inter-flow FIFO, intra-flow LIFO-W) keeps updates fresh in a queue: first in, first out
+//! across flows, and only the newest packet within a flow.
 //!
 //! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness", sections
 //! III and VI. At most one packet of each flow is queued. A newer one takes its place in the queue,
@@ -70,8 +70,8 @@ pub enum Isolation {
     /// ([`IfilHosts`](super::IfilHosts)): a host gains nothing by many 5-tuples.
     #[default]
     Host,
-    /// Flows in the order in which they joined, as in the paper ([`Ifil`]): a host with n flows has n
-    /// places.
+    /// Flows in the order in which they joined, as in the paper ([`Ifil`]): a host with n flows has
+    /// n places.
     Flow,
 }
 
@@ -112,7 +112,8 @@ struct Waiting<P> {
 }
 
 impl<P: Packet> Ifil<P> {
-    /// An empty queue, [isolated](Params::isolate) by flow. The secret of its hash comes from `rng`.
+    /// An empty queue, [isolated](Params::isolate) by flow. The secret of its hash comes from
+    /// `rng`.
     ///
     /// # Errors
     /// [`QdiscError::ZeroLimit`] and [`QdiscError::TooManyFlows`].

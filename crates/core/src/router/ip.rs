@@ -1,16 +1,16 @@
 //! Parses the front of an IP packet or an Ethernet frame into its [`Header`], and marks a packet
 //! for congestion.
 //!
-//! Any bytes are accepted, cut off anywhere: fields that cannot be read keep their defaults, and bytes
-//! other than IP have no header. The work is bounded by the bytes at hand, as each extension header
-//! of IPv6 takes at least 8 of them. `etherparse` walks them.
+//! Any bytes are accepted, cut off anywhere: fields that cannot be read keep their defaults, and
+//! bytes other than IP have no header. The work is bounded by the bytes at hand, as each extension
+//! header of IPv6 takes at least 8 of them. `etherparse` walks them.
 //!
 //! # What tells flows apart
 //!
-//! TCP, UDP, UDP-Lite, SCTP and DCCP have ports, at the same place; the flow of anything else (ICMP,
-//! ESP, tunnels) is its addresses and its protocol. Only the first fragment of a packet holds its
-//! ports, so no fragment's are read: all fragments of all packets between two hosts with the same
-//! protocol are one flow.
+//! TCP, UDP, UDP-Lite, SCTP and DCCP have ports, at the same place; the flow of anything else
+//! (ICMP, ESP, tunnels) is its addresses and its protocol. Only the first fragment of a packet
+//! holds its ports, so no fragment's are read: all fragments of all packets between two hosts with
+//! the same protocol are one flow.
 
 use etherparse::{
     EtherType, Ethernet2HeaderSlice, IpNumber, LaxIpSlice, SingleVlanHeaderSlice, ip_number,

@@ -1,8 +1,9 @@
-//! Last in, first out: the packet that came last leaves first.
+//! Last in, first out: the packet that arrived last leaves first.
 //!
-//! A queue for the age of information without flows (Tseng, Han, Wierman, "In-Network
-//! Freshness Control", Figures 4 and 15): the newest packet is the freshest, so it goes first. The rest waits
-//! until nothing new comes, which harms flows that need all packets, in order; [`Lifo`] shows that effect.
+//! A queue for the age of information without flows (Tseng, Han, Wierman, "In-Network Freshness
+//! Control", Figures 4 and 15): the newest packet is the freshest, so it goes first. The others
+//! wait until no newer packet arrives, which harms flows that need all packets, in order; [`Lifo`]
+//! shows that effect.
 //!
 //! Where the paper is silent: at the limit the oldest packet is dropped, and the newest is always
 //! admitted. The oldest would be among the last to leave anyway, and out of date by then; dropping

@@ -1,5 +1,5 @@
-//! The counters of a router, as in its table, its JSON and its metrics: the same for every implementation
-//! of the router.
+//! The counters of a router, as in its table, its JSON and its metrics: the same for every
+//! implementation of the router.
 
 use alloc::string::String;
 use alloc::vec::Vec;

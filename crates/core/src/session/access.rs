@@ -9,7 +9,7 @@ pub trait Access {
     /// different ones. A session and its name belong to the credential that opened it.
     ///
     /// # Errors
-    /// Why the opening is refused. [`CloseReason::NotPermitted`] is for peers whose credential is known;
-    /// others get [`CloseReason::BadToken`], which reveals nothing of the rules.
+    /// Why the opening is refused. [`CloseReason::NotPermitted`] is for peers whose credential is
+    /// known; others get [`CloseReason::BadToken`], which reveals nothing of the rules.
     fn check(&self, opening: &Opening<'_>) -> Result<u64, CloseReason>;
 }

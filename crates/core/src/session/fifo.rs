@@ -2,8 +2,8 @@
 
 use alloc::collections::VecDeque;
 
-/// First in, first out. A driver that polls after each input finds one element, which is kept without
-/// the cost of a ring.
+/// First in, first out. A driver that polls after each input finds one element, which is kept
+/// without the cost of a ring.
 #[derive(Debug)]
 pub(super) struct Fifo<T> {
     first: Option<T>,

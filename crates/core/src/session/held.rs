@@ -75,8 +75,8 @@ pub(super) fn error(offset: OffsetEstimate, id: StateId) -> Span {
     offset.error() + drift(id.age)
 }
 
-/// Whether the offset of an update that arrived at `now` is plausible: by it, the update was not
-/// sent later. Otherwise a clock has jumped, and the source has not noticed yet.
+/// Whether the offset of an update that arrived at `now` is plausible: by this offset, the update
+/// was not sent after `now`. Otherwise a clock has jumped, and the source has not noticed yet.
 pub(super) fn is_credible(update: &Update<'_>, now: Time) -> bool {
     update.clock_offset.is_none_or(|offset| {
         let sent_at = update.sent_at.as_nanos().wrapping_add_signed(offset.nanos());

@@ -23,8 +23,8 @@ impl MaxAge {
     /// States of topics that match `pattern` are delivered while they are not older than `limit`.
     ///
     /// # Errors
-    /// [`BadMaxAge`] for a pattern that is empty, contains blanks or is longer than names can be, and for a limit of
-    /// zero.
+    /// [`BadMaxAge`] for a pattern that is empty, contains blanks or is longer than names can be,
+    /// and for a limit of zero.
     pub fn new(pattern: &str, limit: Span) -> Result<Self, BadMaxAge> {
         let is_word = !pattern.is_empty() && !pattern.contains(char::is_whitespace);
         if !is_word || pattern.len() > MAX_PATTERN || limit == Span::ZERO {
@@ -33,7 +33,8 @@ impl MaxAge {
         Ok(Self { pattern: pattern.into(), limit })
     }
 
-    /// The limit of the first rule that matches a topic; `topic` is empty for a source without topics.
+    /// The limit of the first rule that matches a topic; `topic` is empty for a source without
+    /// topics.
     pub fn of(rules: &[Self], source: &str, topic: &str) -> Option<Span> {
         if rules.is_empty() {
             return None;

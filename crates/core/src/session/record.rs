@@ -117,7 +117,8 @@ impl Received {
 }
 
 impl<P: Copy> Record<P> {
-    /// The senders that have opened the session, if there are several; otherwise `peer` is the only one.
+    /// The senders that have opened the session, if there are several; otherwise `peer` is the only
+    /// one.
     pub fn bound(&self) -> &[P] {
         self.bound.as_deref().map_or(&[], Vec::as_slice)
     }
@@ -502,8 +503,8 @@ mod tests {
 
     #[test]
     fn loss_is_seen_over_paths_with_unequal_delays() {
-        // Each update takes two paths. The second delivers it 500 updates later, the first loses one
-        // in ten.
+        // Each update takes two paths. The second delivers it 500 updates later, the first loses
+        // one in ten.
         let mut record = of(&update(1_000));
         for seq in 1_001..11_000u64 {
             if seq % 10 != 0 {

@@ -1,8 +1,8 @@
 //! A fair division of a table's places among parties: which place is freed for a newcomer when the
 //! table is full.
 //!
-//! A party is an address within a network within an owner (a token or a certificate): see [`Origin`].
-//! The rule, from the owners down to the addresses:
+//! A party is an address within a network within an owner (a token or a certificate): see
+//! [`Origin`]. The rule, from the owners down to the addresses:
 //!
 //! 1. Compare the largest owner with the newcomer's owner. If the largest holds at least two more
 //!    places, it gives one up: from its largest network, and in that from the largest address.
@@ -273,7 +273,8 @@ mod tests {
         for (place, (owner, network, address)) in (0..).zip(places) {
             shares.insert(place, &origin(owner, network, address));
         }
-        // Places are heard in the order of their numbers: the first of owner 1, network 2, address 1.
+        // Places are heard in the order of their numbers: the first of owner 1, network 2,
+        // address 1.
         for newcomer in [origin(3, 1, 1), origin(2, 1, 1), origin(1, 3, 1)] {
             let way = shares.gives_way(&newcomer, |place| place);
             assert!(matches!(way, Some(2..=4)), "{newcomer:?}: {way:?}");

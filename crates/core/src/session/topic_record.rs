@@ -96,7 +96,8 @@ impl TopicRecord {
         (!self.key.is_empty()).then_some(&self.key)
     }
 
-    /// Its newest state, with its age at `now`; `None` as of [`Record::latest`](super::Record::latest).
+    /// Its newest state, with its age at `now`; `None` as of
+    /// [`Record::latest`](super::Record::latest).
     pub fn latest(&self, now: Time) -> Option<Latest<'_>> {
         let payload = self.payload()?;
         Some(Latest { payload, age: self.bounded_age(now) })
@@ -107,7 +108,8 @@ impl TopicRecord {
         (self.has_state() && !self.is_withheld()).then_some(&self.payload)
     }
 
-    /// Whether its newest state is withheld; see [`MonitorParams::max_age`](super::MonitorParams::max_age).
+    /// Whether its newest state is withheld; see
+    /// [`MonitorParams::max_age`](super::MonitorParams::max_age).
     pub fn is_withheld(&self) -> bool {
         self.flags & WITHHELD != 0
     }

@@ -81,9 +81,9 @@ impl fmt::Display for LawName {
     }
 }
 
-/// A law and its settings. In a flag it is a name, such as `acp+d`; in a file it may also be a table,
-/// such as `{ law = "acp+", params = { tie = "hold" } }`. `fixed` needs its rate:
-/// `{ law = "fixed", params = { rate = "50/s" } }`.
+/// A law and its settings. In a flag it is a name, such as `acp+d`; in a file it may also be a
+/// table, such as `{ law = "acp+", params = { tie = "hold" } }`. `fixed` needs its rate: `{ law =
+/// "fixed", params = { rate = "50/s" } }`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LawConfig {
     /// `acp+d`.

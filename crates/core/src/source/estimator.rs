@@ -11,6 +11,7 @@
 //!
 //! Where we differ from the papers, with [`Params::departure`]:
 //! - An epoch's backlog is the one that its acknowledged updates met when they left, and losses are
+//!   bridged: see `epoch`.
 //! - The gap is taken from the monitor's own clock, which the ack carries, and shared among the
 //!   fresh updates in between. The ACP+ paper (section II) approximates it by the gap between acks,
 //!   to which the reverse path adds its jitter and each lost ack a doubling. [`GapSource`] selects.

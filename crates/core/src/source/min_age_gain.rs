@@ -9,9 +9,9 @@
 //! r_max  = 1/(2w),   w = max(least, share · base)
 //! ```
 //!
-//! At r_max even an infinite rate improves the mean age by less than w, so the rate ends there. D may
-//! grow with r, as queues do; the gain is smaller then. Updates at random times would have an age of
-//! D + 1/r; the project's sources are periodic.
+//! At r_max even an infinite rate improves the mean age by less than w, so the rate ends there. D
+//! may grow with r, as queues do; the gain is smaller then. Updates at random times would have an
+//! age of D + 1/r; the project's sources are periodic.
 //!
 //! `base` is half of the minimum round trip: the age counts the forward delay alone, and half of a
 //! round trip estimates it without synchronized clocks. While no round trip is known, w is `least`.
@@ -21,8 +21,8 @@ use core::str::FromStr;
 
 use crate::unit::{ParseUnitError, Span, UpdateRate};
 
-/// The improvement of the mean age that is worth a higher rate: `least`, or `share` of the base delay
-/// if that is larger. Read from text: a length of time, `0` for none, or `default`.
+/// The improvement of the mean age that is worth a higher rate: `least`, or `share` of the base
+/// delay if that is larger. Read from text: a length of time, `0` for none, or `default`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MinAgeGain {
     /// The absolute gain. 0.5 ms, that is up to 1000 updates/s: below the period of a 1 kHz control

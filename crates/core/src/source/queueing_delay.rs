@@ -107,7 +107,7 @@ mod tests {
     }
 
     /// The ack of the update that left at `seq` · 100 ms and a second, from a monitor whose clock
-    /// is `ahead`; half of the round trip is the forward delay.
+    /// is ahead by `ahead`; half of the round trip is the forward delay.
     fn ack(seq: u64, rtt: Span, ahead: u64) -> Ack {
         let sent_at = ms(1_000 + seq * 100);
         Ack::of(seq, sent_at, sent_at + rtt / 2 + Span::from_millis(ahead))

@@ -24,8 +24,8 @@ const NEXT_PAIR: Span = Span::from_secs(2);
 const AT_ONCE: u64 = 4;
 
 /// and within this time, which a busy host may take between two, or within the minimum time between
-/// two arrivals. Otherwise the second had no cause to queue behind the first: the application had
-/// no state in between, and the distance is an outage of the path.
+/// two arrivals. Otherwise the second had no cause to queue behind the first: it left later because
+/// the application had no state before, and an outage of the path may have kept the arrivals apart.
 const TOGETHER: Span = Span::from_millis(1);
 
 /// Consecutive updates are adjacent in the queue if their mean distance at arrival is at most this

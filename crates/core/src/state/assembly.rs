@@ -1,13 +1,13 @@
 //! The receiving side of one topic of one source: reassembles states from parts.
 //!
-//! At most two states are half received at a time, each in a place. Symbols are kept one after the other
-//! as they are received. As soon as a state has as many different symbols as it has data symbols it is
-//! complete, and may be taken; all older ones are dropped.
+//! At most two states are half received at a time, each in a place. Symbols are kept one after the
+//! other as they are received. As soon as a state has as many different symbols as it has data
+//! symbols it is complete, and may be taken; all older ones are dropped.
 //!
 //! # Which part goes where
 //!
-//! The parts of one state agree in its number, its layout and the time of its sampling; together these
-//! are its identity. A part is handled by the first rule that applies:
+//! The parts of one state agree in its number, its layout and the time of its sampling; together
+//! these are its identity. A part is handled by the first rule that applies:
 //!
 //! | the part | result |
 //! |---|---|
@@ -25,31 +25,32 @@
 //! A part with a wrong number, layout or time begins a state that never completes. The cost of each
 //! kind:
 //!
-//! - *A wrong layout or time* has another identity, so it takes a place, not the state's symbols. If no
-//!   place is free, only the first symbol of a state can be replaced by it, and it by the next true one.
+//! - *A wrong layout or time* has another identity, so it takes a place, not the state's symbols.
+//!   If no place is free, only the first symbol of a state can be replaced by it, and it by the
+//!   next true one.
 //! - *A wrong number that is lower* is old, or gives way to the second newer state.
-//! - *A wrong number that is far ahead* holds one place; states are put together in the other one, without
-//!   repair of the former state, until the false one was quiet for [`QUIET`] parts. Two of them hold both
-//!   places for as long. There is no limit on how far a number may be ahead: an outage of the source's path
-//!   makes true numbers jump by any amount.
+//! - *A wrong number that is far ahead* holds one place; states are put together in the other one,
+//!   without repair of the former state, until the false one was quiet for [`QUIET`] parts. Two of
+//!   them hold both places for as long. There is no limit on how far a number may be ahead: an
+//!   outage of the source's path makes true numbers jump by any amount.
 //! - *Wrong bytes* corrupt their state. UDP's checksum or the transport's authentication should
 //!   catch them.
-//! - *A whole state with a false number far ahead*, which takes a single part if it has one data symbol,
-//!   makes all later states old. This cannot be undone here, as states would go back in time: the source
-//!   sees in acks a complete state that it has not sent, or updates that are stale, and opens a new
-//!   session, which has a new assembly.
+//! - *A whole state with a false number far ahead*, which takes a single part if it has one data
+//!   symbol, makes all later states old. This cannot be undone here, as states would go back in
+//!   time: the source sees in acks a complete state that it has not sent, or updates that are
+//!   stale, and opens a new session, which has a new assembly.
 //!
 //! # Memory and work
 //!
-//! An assembly allocates as symbols are received: at most twice their bytes, 2 bytes for each symbol's
-//! index, and a bit for each index up to the highest, which is the only part that a lone part can make
-//! large (8 KiB). It never holds more than [`super::Layout::max_memory`] per state. All of it is charged to a
-//! [`Budget`] before it is allocated. An assembly that is not needed any more must be cleared
-//! ([`Assembly::clear`]), so that the budget gets it back.
+//! An assembly allocates as symbols are received: at most twice their bytes, 2 bytes for each
+//! symbol's index, and a bit for each index up to the highest, which is the only part that a lone
+//! part can make large (8 KiB). It never holds more than [`super::Layout::max_memory`] per state.
+//! All of it is charged to a [`Budget`] before it is allocated. An assembly that is not needed any
+//! more must be cleared ([`Assembly::clear`]), so that the budget gets it back.
 //!
-//! Storing a part costs a copy of its bytes. Taking a complete state costs a copy of the state and, if
-//! repair symbols replace data symbols, one decoding ([`super::Decoder`]). A hostile source can make every
-//! state need one: for `n` parts received there is at most one decoding of `n` symbols.
+//! Storing a part costs a copy of its bytes. Taking a complete state costs a copy of the state and,
+//! if repair symbols replace data symbols, one decoding ([`super::Decoder`]). A hostile source can
+//! make every state need one: for `n` parts received there is at most one decoding of `n` symbols.
 
 use alloc::vec::Vec;
 

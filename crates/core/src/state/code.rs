@@ -1,27 +1,29 @@
 //! The code that makes repair symbols: any `data` symbols of a state are enough to reassemble it.
 //!
 //! It is the systematic Reed-Solomon code over GF(2^16) of Lin, Al-Naffouri, Han and Chung, "Novel
-//! polynomial basis with fast Fourier transform and its application to Reed-Solomon erasure codes" (IEEE
-//! Trans. Inf. Theory, 2016), in the form of the library Leopard-RS for high rates: data symbols are taken
-//! in chunks of as many as there are repair symbols, rounded up to a power of two. The crate
-//! `reed-solomon-simd` computes it in O(n log n). Repair symbols are a part of the protocol, so a test
-//! holds them to known values, and the variant for low rates, which would give others, is not used.
+//! polynomial basis with fast Fourier transform and its application to Reed-Solomon erasure codes"
+//! (IEEE Trans. Inf. Theory, 2016), in the form of the library Leopard-RS for high rates: data
+//! symbols are taken in chunks of as many as there are repair symbols, rounded up to a power of
+//! two. The crate `reed-solomon-simd` computes it in O(n log n). Repair symbols are a part of the
+//! protocol, so a test holds them to known values, and the variant for low rates, which would give
+//! others, is not used.
 //!
 //! # Cost
 //!
 //! `cargo bench -p freshline-core --bench state` measures the cost of encoding and decoding.
 //!
-//! - Tables of 8.5 MiB are made at the first use of the code in a process; [`prepare`] does that at a time
-//!   that the caller chooses. They are never freed.
-//! - Decoding needs the values of the polynomial that is zero where symbols are missing. The crate takes a
-//!   transform of all 65,536 elements for that, which for small states costs more than all the rest; a
-//!   sender could ask for it with two small datagrams. Where few symbols are missing, the values are
-//!   summed up one by one instead (`DIRECT` in `code/simd.rs`).
+//! - Tables of 8.5 MiB are made at the first use of the code in a process; [`prepare`] does that at
+//!   a time that the caller chooses. They are never freed.
+//! - Decoding needs the values of the polynomial that is zero where symbols are missing. The crate
+//!   takes a transform of all 65,536 elements for that, which for small states costs more than all
+//!   the rest; a sender could ask for it with two small datagrams. Where few symbols are missing,
+//!   the values are summed up one by one instead (`DIRECT` in `code/simd.rs`).
 //! - A decoder takes 128 KiB of the stack, and for its work as many symbols as `data` plus `repair`
-//!   (rounded up to a power of two), rounded up to a power of two: at most 6 times the state, with symbols
-//!   rounded up to 64 bytes. An encoder takes less.
+//!   (rounded up to a power of two), rounded up to a power of two: at most 6 times the state, with
+//!   symbols rounded up to 64 bytes. An encoder takes less.
 //!
-//! A target without atomic pointers, or a build without the feature `fec`, has no code ([`AVAILABLE`]).
+//! A target without atomic pointers, or a build without the feature `fec`, has no code
+//! ([`AVAILABLE`]).
 
 use alloc::vec::Vec;
 

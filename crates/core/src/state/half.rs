@@ -51,8 +51,8 @@ impl Half {
         self.order.len()
     }
 
-    /// Stores a symbol of this state, which it has, and returns whether it was missing; `None` if the
-    /// budget is used up. `count` is the count of parts.
+    /// Stores a symbol of this state, which it has, and returns whether it was missing; `None` if
+    /// the budget is used up. `count` is the count of parts.
     pub(super) fn store(
         &mut self,
         part: &Part<'_>,

@@ -7,13 +7,13 @@
 //!           └───────────── data symbols ─────────────┘   └───── repair symbols ─────┘
 //! ```
 //!
-//! All symbols are `s` bytes long, except that the last data symbol travels without its padding. The
-//! limits hold for every build, with or without the code:
+//! All symbols are `s` bytes long, except that the last data symbol travels without its padding.
+//! The limits hold for every build, with or without the code:
 //!
 //! - `s` is even, as the code works on elements of 16 bits.
-//! - There are at most as many repair symbols as data symbols. A sender with more losses than one in two
-//!   needs another rate, and a receiver needs at most six times the state's length for decoding, with
-//!   symbols rounded up to 64 bytes.
+//! - There are at most as many repair symbols as data symbols. A sender with more losses than one
+//!   in two needs another rate, and a receiver needs at most six times the state's length for
+//!   decoding, with symbols rounded up to 64 bytes.
 //! - `data + repair`, with `repair` rounded up to a power of two, is at most 65,536: the number of
 //!   elements of the code's field.
 

@@ -13,11 +13,11 @@
 //!                   acks: which updates have been received
 //! ```
 //!
-//! - [`Layout`]: how a state is cut. `data` symbols hold the state; `repair` symbols are made of them by a
-//!   Reed-Solomon code. Any `data` symbols of either kind are enough.
+//! - [`Layout`]: how a state is cut. `data` symbols hold the state; `repair` symbols are made of
+//!   them by a Reed-Solomon code. Any `data` symbols of either kind are enough.
 //! - [`Transfer`]: one outgoing state. It knows which symbols were not sent, are in flight, lost or
-//!   acknowledged. A topic has two of them: the current state and the former one, which may still need a
-//!   repair.
+//!   acknowledged. A topic has two of them: the current state and the former one, which may still
+//!   need a repair.
 //! - [`Assembly`]: the incoming states of one topic of one source, at most two at a time.
 //! - [`Budget`]: the bytes that all assemblies of a monitor may hold together.
 //! - [`Repair`]: the law that chooses the symbol that leaves next.
@@ -54,8 +54,8 @@ pub struct Part<'a> {
     pub topic: u16,
     /// Counts the states of the topic.
     pub number: u64,
-    /// When the state was sampled, on the source's clock. It is the same in all parts of a state, to the
-    /// ns.
+    /// When the state was sampled, on the source's clock. It is the same in all parts of a state,
+    /// to the ns.
     pub generated_at: Time,
     /// How the state is cut.
     pub layout: Layout,

@@ -29,9 +29,9 @@
 //!
 //! **Small states share a datagram.** The headers of a datagram are paid once, by the state that
 //! leads it. Others join while they fit, in the order of their indices by their own bytes alone, as
-//! long as these are not below that of the leader: a state with less worth per byte than the path's
-//! other traffic must wait. If the rate of datagrams is fixed, or a limit of the user keeps it
-//! below the path's capacity, bytes cost nothing, and every state that fits joins.
+//! long as these are not below that of the leader: a state with less worth per byte than the states
+//! that the path carries otherwise must wait. If the rate of datagrams is fixed, or a limit of the
+//! user keeps it below the path's capacity, bytes cost nothing, and every state that fits joins.
 
 use crate::unit::Span;
 

@@ -8,13 +8,13 @@
 //!                              lost ─────────────┘
 //! ```
 //!
-//! A symbol may be in flight several times, as copies on several paths or because it was sent again; it is
-//! lost when all of these are. Which symbol leaves next is not decided here: the caller chooses between
-//! [`Transfer::next_data`], [`Transfer::next_lost`] and [`Transfer::next_repair`], each of which takes
-//! constant time on average over a state.
+//! A symbol may be in flight several times, as copies on several paths or because it was sent
+//! again; it is lost when all of these are. Which symbol leaves next is not decided here: the
+//! caller chooses between [`Transfer::next_data`], [`Transfer::next_lost`] and
+//! [`Transfer::next_repair`], each of which takes constant time on average over a state.
 //!
-//! Repair symbols are encoded when the first one is asked for. A transfer is used again for later states
-//! ([`Transfer::reset`]) and keeps its buffers, so steady sending allocates nothing.
+//! Repair symbols are encoded when the first one is asked for. A transfer is used again for later
+//! states ([`Transfer::reset`]) and keeps its buffers, so steady sending allocates nothing.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -212,8 +212,8 @@ impl Transfer {
         None
     }
 
-    /// The bytes of a symbol that travel; `None` if there is no such symbol. The first repair symbol of a
-    /// state takes the time of encoding all of them.
+    /// The bytes of a symbol that travel; `None` if there is no such symbol. The first repair
+    /// symbol of a state takes the time of encoding all of them.
     pub fn symbol(&mut self, index: u32, encoder: &mut Encoder) -> Option<&[u8]> {
         if let Some(range) = self.layout.range(index) {
             return self.state.get(range);
@@ -243,8 +243,8 @@ impl Transfer {
         self.in_flight += u32::from(symbol.copies == 1 && !symbol.is_acked);
     }
 
-    /// An update with this symbol was acknowledged, whether it had been taken for lost or not. A symbol
-    /// that was not sent is not acknowledged.
+    /// An update with this symbol was acknowledged, whether it had been taken for lost or not. A
+    /// symbol that was not sent is not acknowledged.
     pub fn on_acked(&mut self, index: u32) {
         let Some(symbol) = self.symbols.get_mut(index as usize) else { return };
         if symbol.is_acked || symbol.is_unsent() {
@@ -419,7 +419,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a model: the number of copies in flight, whether it is acked, whether it is lost.
+        /// Against a model: the number of copies in flight, whether it is acked, whether it is
+        /// lost.
         #[test]
         fn counts_are_those_of_the_symbols(steps in prop::collection::vec((0..5u8, 0..12u32), 0..200)) {
             let mut transfer = transfer(0);

@@ -150,7 +150,8 @@ impl Span {
     }
 }
 
-/// The nearest whole number, halves upwards: as `libm::round`, which takes a part of the lab's time.
+/// The nearest whole number, halves upwards: as `libm::round`, which takes a part of the lab's
+/// time.
 fn rounded(nanos: f64) -> u64 {
     // `as` saturates, and maps negative numbers and NaN to zero.
     let whole = nanos as u64;

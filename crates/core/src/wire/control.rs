@@ -32,7 +32,8 @@ impl Challenge {
     }
 }
 
-/// The end of a session, from either side, or its refusal by the monitor or the server of a downlink.
+/// The end of a session, from either side, or its refusal by the monitor or the server of a
+/// downlink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Close {
     /// The session that ends.
@@ -109,7 +110,8 @@ impl Close {
         bytes
     }
 
-    /// The refusal of a peer that speaks another version, in that one: a close is the same in all versions.
+    /// The refusal of a peer that speaks another version, in that one: a close is the same in all
+    /// versions.
     pub fn of_version(version: u8, session: SessionId) -> [u8; Self::LEN] {
         let mut bytes = Self { session, reason: CloseReason::Version }.bytes();
         bytes[super::MAGIC.len()] = version;

@@ -45,8 +45,8 @@ const REMOVED: u8 = 5;
 const RECORD: u8 = 6;
 const CURSOR: u8 = 7;
 
-/// In a name: a key of a topic with keys follows, or the stream of a topic of records. Other kinds of topics
-/// are skipped.
+/// In a name: a key of a topic with keys follows, or the stream of a topic of records. Other kinds
+/// of topics are skipped.
 const KEYED: u8 = 1;
 const STREAM: u8 = 2;
 
@@ -406,7 +406,8 @@ impl<'a> Frames<'a> {
         Self { one: Some(frame), encoded: &[] }
     }
 
-    /// A whole state of topic 0 that was generated when the update left, which is the first to carry it.
+    /// A whole state of topic 0 that was generated when the update left, which is the first to
+    /// carry it.
     pub const fn fresh(bytes: &'a [u8]) -> Self {
         Self::one(Frame::State { id: StateId::FRESH, bytes })
     }

@@ -35,8 +35,8 @@ impl AckMark {
         }
     }
 
-    /// The code point of an answer: `ours` overrides the peer's request, and without either it is 0. A
-    /// peer's request for a code point of network control gives 0.
+    /// The code point of an answer: `ours` overrides the peer's request, and without either it
+    /// is 0. A peer's request for a code point of network control gives 0.
     pub fn chosen(ours: Option<Self>, requested: Option<Self>, seen: Option<Dscp>) -> Dscp {
         let requested = requested.map_or(Dscp::DEFAULT, |mark| mark.of(seen));
         match ours {

@@ -27,8 +27,9 @@ pub struct RecordChunk<'a> {
 }
 
 impl RecordChunk<'_> {
-    /// The length of each chunk but the last of a record, which may be shorter, in bytes. A frame with one
-    /// fits into the updates of all paths that carry packets of 1,200 bytes, the opening included.
+    /// The length of each chunk but the last of a record, which may be shorter, in bytes. A frame
+    /// with one fits into the updates of all paths that carry packets of 1,200 bytes, the opening
+    /// included.
     pub const MAX_LEN: usize = 512;
     /// The maximum length of a record in bytes.
     pub const MAX_RECORD: usize = 64 << 10;

@@ -70,9 +70,9 @@ pub enum OpeningTooLong {
 }
 
 impl Opening<'_> {
-    /// Whether a name can be used as a file name, a label and an argument without quoting: it is empty,
-    /// or of ASCII letters, digits and `. _ : / @ + -`, begins with a letter or a digit, and has no
-    /// part `..` between slashes.
+    /// Whether a name can be used as a file name, a label and an argument without quoting: it is
+    /// empty, or of ASCII letters, digits and `. _ : / @ + -`, begins with a letter or a digit, and
+    /// has no part `..` between slashes.
     pub fn is_plain_name(name: &str) -> bool {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/@+-".contains(&byte);
         name.bytes().all(is_plain)

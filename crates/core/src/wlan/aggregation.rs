@@ -439,8 +439,8 @@ mod tests {
 
     #[test]
     fn packets_sent_again_show_in_the_order_of_the_air_and_of_release() {
-        // 2 and 5 were lost in the first frame and came in the second one, with 6 and 7. As the air shows
-        // it, and as a receiver releases them.
+        // 2 and 5 were lost in the first frame and came in the second one, with 6 and 7. As the air
+        // shows it, and as a receiver releases them.
         let air = [(1, 1), (3, 1), (4, 1), (2, 2), (5, 2), (6, 2), (7, 2)];
         let released = [(1, 1), (2, 2), (3, 1), (4, 1), (5, 2), (6, 2), (7, 2)];
         for (packets, retried) in [(air, 1), (released, 1)] {

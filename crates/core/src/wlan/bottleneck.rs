@@ -360,7 +360,8 @@ mod tests {
         assert_eq!(locator.bottleneck(), Some(Bottleneck::Wireless));
     }
 
-    /// Frames of 10 packets until the answer is `sought`, with `lost` packets before every `each`th.
+    /// Frames of 10 packets until the answer is `sought`, with `lost` packets before every
+    /// `each`th.
     fn frames_until(locator: &mut Locator, sought: Bottleneck, lost: u32, each: u32) -> u32 {
         (0..10_000)
             .find(|at| {
@@ -432,7 +433,8 @@ mod tests {
         // The lowest levels that there are, without loss.
         let most = weights.intercept + weights.levels.iter().sum::<f64>();
         assert!(most < 0.0, "{most}");
-        // The last five frames after the same losses: the higher their level, the less the backhaul.
+        // The last five frames after the same losses: the higher their level, the less the
+        // backhaul.
         let probability = |level: u32| {
             let mut locator = weights.clone().build().unwrap();
             for _ in 0..100 {

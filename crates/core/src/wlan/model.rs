@@ -134,9 +134,9 @@ impl Round {
         self.is_feasible(rates).then(|| rates.iter().map(|rate| rate * span).collect())
     }
 
-    /// The largest K0 at which [`Linear`](super::Linear) with equal airtime is stable at these levels,
-    /// in bits per second and packet: 2·n·c/Ω². All rates change in proportion, and the fastest
-    /// station's level by dN/dx = Ω²/c.
+    /// The largest K0 at which [`Linear`](super::Linear) with equal airtime is stable at these
+    /// levels, in bits per second and packet: 2·n·c/Ω². All rates change in proportion, and the
+    /// fastest station's level by dN/dx = Ω²/c.
     pub fn gain_limit(&self, levels: &[f64], packet: Bytes) -> BitRate {
         let (span, stations) = (self.span(levels), self.airtimes.len() as f64);
         let limit = 2.0 * stations * self.overhead / (span * span);
@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn over_all_settings_time_constants_are_at_most_about_120_ms() {
-        // Figure 5.4 (b), "never more than about 0.12 s": level 64, or a delay of 5 ms, whichever is
-        // less; at least one packet.
+        // Figure 5.4 (b), "never more than about 0.12 s": level 64, or a delay of 5 ms, whichever
+        // is less; at least one packet.
         let mut largest = Span::ZERO;
         for (stations, streams) in (1..=20).flat_map(|n| (1..=3).map(move |nss| (n, nss))) {
             for mcs in (0..10).filter(|mcs| (*mcs, streams) != (6, 3)) {

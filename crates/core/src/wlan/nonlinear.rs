@@ -439,7 +439,8 @@ mod tests {
         assert!(fast.build().is_ok(), "each gain is bounded alone");
     }
 
-    /// Levels of slots 600 to 619 at the model's station with c = γ·ĉ, ĉ held, where the delay binds.
+    /// Levels of slots 600 to 619 at the model's station with c = γ·ĉ, ĉ held, where the delay
+    /// binds.
     fn levels_at(gamma: f64, params: NonlinearParams) -> Vec<f64> {
         let params = NonlinearParams {
             overhead_gain: 0.0,
@@ -473,7 +474,8 @@ mod tests {
 
     #[test]
     fn with_both_loops_at_work_c_may_be_as_large_as_the_margin_says() {
-        // Beyond the margin a slow outer loop does not make up for it; one with K2 = 0.9 does for a while.
+        // Beyond the margin a slow outer loop does not make up for it; one with K2 = 0.9 does for a
+        // while.
         for (inner, outer, beyond) in [(0.5, 0.2, 1.25), (1.0, 0.2, 1.25), (0.5, 0.9, 0.5)] {
             let params = NonlinearParams {
                 inner_gain: inner,

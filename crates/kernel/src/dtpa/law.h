@@ -4,8 +4,7 @@
  * derivation and the ranges of the numbers are documented in that law.
  *
  *     TXP = max(a / (c sqrt(p)) - RTT, 0),    p = (timeouts + fast retransmits) / segments sent
- *     window <= 4/3 a / sqrt(p) + 1           while there is a period: the peak of Reno's
- * sawtooth */
+ *     window <= 4/3 a / sqrt(p) + 1           while there is a period: Reno's peak */
 #ifndef FRESHLINE_DTPA_LAW_H
 #define FRESHLINE_DTPA_LAW_H
 

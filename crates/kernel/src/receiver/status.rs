@@ -75,7 +75,7 @@ pub struct Peer {
     pub queue: Bytes,
     /// The advertised window.
     pub window: Bytes,
-    /// Round trips of its closed connections.
+    /// Completed round trips of its connections.
     pub rounds: u64,
     /// K of its window, per packet: set manually, or that of the path when the window was last
     /// derived from it. `None` before that, and for other laws than RTAC.

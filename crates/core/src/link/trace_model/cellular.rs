@@ -1,4 +1,5 @@
-//! The capacity of a cellular link: Poisson deliveries whose rate is a Brownian motion, with outages.
+//! The capacity of a cellular link: Poisson deliveries whose rate is a Brownian motion, with
+//! outages.
 //!
 //! Source: Winstein, Sivaraman, Balakrishnan, "Stochastic Forecasts Achieve High Throughput and Low
 //! Delay over Cellular Networks" (Sprout), NSDI 2013, section 3. There it is the model by which a
@@ -19,12 +20,13 @@
 //!
 //! - The paper spreads probabilities over 256 discrete rates; a generator draws one path, and its
 //!   rate is continuous.
-//! - A Brownian motion that leaves 0 returns at once. Here an outage ends with the absolute value of
-//!   one step, so that λ_z alone decides how long outages last.
+//! - A Brownian motion that leaves 0 returns at once. Here an outage ends with the absolute value
+//!   of one step, so that λ_z alone decides how long outages last.
 //! - The paper's receiver begins with all rates equally probable. Here the first rate has the
 //!   distribution of the long run: an outage with its share of the time, or uniform up to λ_max.
-//! - `mean_rate`: the paper has no mean. λ_max and σ are scaled by one factor, which scales all rates
-//!   by it and leaves outages as they are; the mean for factor 1 is [`CellularModel::long_run`].
+//! - `mean_rate`: the paper has no mean. λ_max and σ are scaled by one factor, which scales all
+//!   rates by it and leaves outages as they are; the mean for factor 1 is
+//!   [`CellularModel::long_run`].
 
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, Exp1, StandardNormal};
@@ -53,9 +55,9 @@ pub struct CellularModel {
     /// λ_max: the maximum rate, above zero. Default: 12 Mbit/s, the paper's 1000 packets/s of 1500
     /// bytes.
     pub max_rate: BitRate,
-    /// σ, the noise power: the standard deviation of the change of the rate over 1 s, which grows with
-    /// the square root of time; above zero, and σ·√τ at most λ_max/2. Default: 2.4 Mbit/s per √s, the
-    /// paper's 200 packets/s per √s.
+    /// σ, the noise power: the standard deviation of the change of the rate over 1 s, which grows
+    /// with the square root of time; above zero, and σ·√τ at most λ_max/2. Default: 2.4 Mbit/s per
+    /// √s, the paper's 200 packets/s per √s.
     pub noise: BitRate,
     /// λ_z, the rate at which an outage ends. Default: 1/s, the paper's.
     pub escape_rate: UpdateRate,
@@ -161,9 +163,9 @@ struct Walk {
 }
 
 impl Walk {
-    /// By how many standard deviations of a step a Gaussian random walk overshoots a distant barrier in
-    /// the mean: −ζ(1/2)/√(2π) (Chernoff, "Sequential tests for the mean of a normal distribution IV",
-    /// Annals of Mathematical Statistics 36, 1965).
+    /// By how many standard deviations of a step a Gaussian random walk overshoots a distant
+    /// barrier in the mean: −ζ(1/2)/√(2π) (Chernoff, "Sequential tests for the mean of a normal
+    /// distribution IV", Annals of Mathematical Statistics 36, 1965).
     const OVERSHOOT: f64 = 0.5826;
 
     fn first(&self, rng: &mut impl Rng) -> f64 {
@@ -187,10 +189,10 @@ impl Walk {
     /// From the end of an outage to the next one the rate is a Brownian motion that starts at u,
     /// ends at 0 and is reflected at L; both barriers are an overshoot outside of 0 and λ_max. It
     /// lasts (2·L·u − u²)/σ², of which 2·min(u, y)/σ² at each level y (Karlin, Taylor, "A Second
-    /// Course in Stochastic Processes", 1981, section 15.3). The mean of u is that of |N(0, σ²τ)| and
-    /// of the overshoot from there, near the barrier: √2·σ√τ, twice the mean of the first ladder
-    /// height (Spitzer, "A Tauberian theorem and its probability interpretation", Transactions of the
-    /// AMS 94, 1960).
+    /// Course in Stochastic Processes", 1981, section 15.3). The mean of u is that of |N(0, σ²τ)|
+    /// and of the overshoot from there, near the barrier: √2·σ√τ, twice the mean of the first
+    /// ladder height (Spitzer, "A Tauberian theorem and its probability interpretation",
+    /// Transactions of the AMS 94, 1960).
     fn long_run(&self) -> (f64, f64) {
         let Self { max, step, escape, tick } = *self;
         let past = Self::OVERSHOOT * step;

@@ -11,18 +11,19 @@
 //! ```
 //!
 //! ψ is the angle between user and satellite at the centre of the earth, χ the direction in which
-//! the satellite moves, 0 towards the user. At the start of each slot the model draws a satellite (ψ₀
-//! and χ), the delay on the ground, a capacity, and whether there is an outage. Within the slot the delay
-//! follows the satellite, and delay and capacity vary from interval to interval.
+//! the satellite moves, 0 towards the user. At the start of each slot the model draws a satellite
+//! (ψ₀ and χ), the delay on the ground, a capacity, and whether there is an outage. Within the slot
+//! the delay follows the satellite, and delay and capacity vary from interval to interval.
 //!
 //! # From measurements
 //!
-//! - Satellites are assigned to terminals every 15 s, for all terminals at the 12th, 27th, 42nd and 57th
-//!   second of the minute, and the delay steps then (Tanveer, Puchol, Singh, Bianchi, Nithyanand,
-//!   "Making Sense of Constellations: Methodologies for Understanding Starlink's Scheduling Algorithms",
-//!   CoNEXT Companion 2023). Latency and throughput change with these globally synchronised intervals
-//!   (Mohan, Ferguson, Cech, Bose, Renatin, Marina, Ott, "A Multifaceted Look at Starlink Performance",
-//!   WWW 2024). Hence `slot` and `phase`; the trace begins with a minute.
+//! - Satellites are assigned to terminals every 15 s, for all terminals at the 12th, 27th, 42nd and
+//!   57th second of the minute, and the delay steps then (Tanveer, Puchol, Singh, Bianchi,
+//!   Nithyanand, "Making Sense of Constellations: Methodologies for Understanding Starlink's
+//!   Scheduling Algorithms", CoNEXT Companion 2023). Latency and throughput change with these
+//!   globally synchronised intervals (Mohan, Ferguson, Cech, Bose, Renatin, Marina, Ott, "A
+//!   Multifaceted Look at Starlink Performance", WWW 2024). Hence `slot` and `phase`; the trace
+//!   begins with a minute.
 //! - The delay has a spike of about 140 ms duration at the start of each such interval (Casparsen,
 //!   Jakobsen, Nielsen, Popovski, Leyva-Mayorga, "Statistical Characterization and Prediction of
 //!   E2E Latency over LEO Satellite Networks", 2026). Hence the mean length of an outage, in which
@@ -30,18 +31,20 @@
 //!
 //! # By geometry
 //!
-//! Slant range and its drift, from `altitude` (550 km: Starlink's first shell) and `elevation` (25°: the
-//! minimum elevation of its terminals). The earth is a sphere and does not rotate.
+//! Slant range and its drift, from `altitude` (550 km: Starlink's first shell) and `elevation`
+//! (25°: the minimum elevation of its terminals). The earth is a sphere and does not rotate.
 //!
 //! # Our assumptions
 //!
-//! - Satellites are equally dense at all places above the minimum elevation, and move in any direction;
-//!   one that would set within the slot moves the opposite way.
-//! - The gateway is near the user: both legs have the same length. There are no links between satellites.
-//! - `ground_min` to `ground_max`, uniform per slot: frames of the radio, processing, and the path from
-//!   the gateway on. With the defaults a round trip over two such directions takes 22 to 53 ms.
-//! - The capacity of a slot is uniform in `mean_rate`·(1 ± `spread`), that of an interval in the slot's
-//!   capacity·(1 ± `variation`), and the wobble uniform in ±`wobble`.
+//! - Satellites are equally dense at all places above the minimum elevation, and move in any
+//!   direction; one that would set within the slot moves the opposite way.
+//! - The gateway is near the user: both legs have the same length. There are no links between
+//!   satellites.
+//! - `ground_min` to `ground_max`, uniform per slot: frames of the radio, processing, and the path
+//!   from the gateway on. With the defaults a round trip over two such directions takes 22 to 53
+//!   ms.
+//! - The capacity of a slot is uniform in `mean_rate`·(1 ± `spread`), that of an interval in the
+//!   slot's capacity·(1 ± `variation`), and the wobble uniform in ±`wobble`.
 //! - An outage begins with a slot, with `outage_probability`, and is uniform in length up to
 //!   `outage_max`: half of the handovers, with a mean of 140 ms. During an outage nothing is
 //!   transmitted; packets beyond the queue's limit are lost.
@@ -81,7 +84,8 @@ pub struct LeoModel {
     pub phase: Span,
     /// The altitude of the satellites in m, 160,000 to 2,000,000. Default: 550,000.
     pub altitude: f64,
-    /// The minimum elevation of a satellite above the horizon in degrees, 0 to below 90. Default: 25.
+    /// The minimum elevation of a satellite above the horizon in degrees, 0 to below 90.
+    /// Default: 25.
     pub elevation: f64,
     /// The minimum one-way delay on the ground, at least `wobble`. Default: 8 ms.
     pub ground_min: Span,
@@ -130,8 +134,8 @@ impl LeoModel {
         let orbit = Orbit::new(self.altitude, self.elevation);
         let mut draft = Draft::new(self.duration);
         let slot = self.slot.as_secs_f64();
-        // The slot that has begun before the trace counts as number 0; its intervals before the trace
-        // are drawn and left out.
+        // The slot that has begun before the trace counts as number 0; its intervals before the
+        // trace are drawn and left out.
         let ahead = self.slot - self.phase;
         let count = (ahead + self.duration).as_nanos().div_ceil(self.slot.as_nanos());
         let mut due = 0.0;

@@ -147,7 +147,8 @@ impl Draft {
         }
     }
 
-    /// The trace. Its last opportunity is at its end, so that the trace lasts for all of its duration.
+    /// The trace. Its last opportunity is at its end, so that the trace lasts for all of its
+    /// duration.
     fn finish(mut self) -> Trace {
         self.opportunities.push(self.period);
         Trace::new(self.opportunities, self.delays, self.period)

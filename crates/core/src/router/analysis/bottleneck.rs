@@ -9,7 +9,7 @@
 //!   round ≤ T   wait = l/2                                 used = ρ
 //!   round > T   wait = round/2                             used = γ
 //!
-//! TDM   frame = T_f + l (T_f at γ = 1)        a packet under way at the end of an interval
+//! TDM   frame = T_f + l (T_f at γ = 1)        a packet in transmission at the end of an interval
 //!   ρ ≤ 1       closed = (1 − γ)·T_f + 3·l/2, at most frame (0 at γ = 1); arrivals then are queued
 //!               M = N·min(1, closed/T)        flows with a queued update at the end of it
 //!               wait = (closed² + (frame − closed)·l + closed·(M − 1)⁺·d + (M·d)²) / (2·frame)

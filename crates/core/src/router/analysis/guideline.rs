@@ -58,8 +58,8 @@ impl Bottleneck {
     /// The share γ that meets `wish`, to a millionth.
     ///
     /// Under SDM all shares above the transition point have the same result. The one returned keeps
-    /// some distance from that point: there the updates may arrive a drop-averse packet, and at
-    /// least 1 %, sooner.
+    /// some distance from that point: it still suffices if the update period is shorter by the
+    /// transmission time of a drop-averse packet, and by at least 1 %.
     pub fn suggest(
         &self,
         scheduler: SchedulerParams,

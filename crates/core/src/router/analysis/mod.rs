@@ -1,5 +1,5 @@
-//! The theory of the router's freshness control on one link: the age of updates, the rate left for other
-//! traffic, and the share γ for a wanted age or throughput.
+//! The theory of the router's freshness control on one link: the age of updates, the rate left for
+//! other traffic, and the share γ for a wanted age or throughput.
 //!
 //! Tseng, Han, Wierman, "In-Network Freshness Control: Trading Throughput for Freshness", sections
 //! IV and V. The proofs, and the limits of the models, are on the book's page on the router.

@@ -4,8 +4,8 @@
 //! A queue that stays above `target` for an `interval` is a standing one: packets are dropped at
 //! its head, further ones ever closer (`interval / √n`), until the sojourn time is below the
 //! target. Bursts that drain within an interval pass untouched. With ECN, packets whose senders
-//! target. Bursts that drain within an interval pass untouched. With ECN, packets whose senders
 //! support it are marked instead of dropped.
+//!
 //! See `law.rs` for the state machine, which FQ-CoDel shares.
 //!
 //! Where the RFC is silent: it marks nothing; here, as in Linux, a mark counts as a drop. A packet

@@ -11,7 +11,7 @@ pub trait Scheduler {
     /// The class to serve now if it has queued packets.
     fn prefer(&mut self, now: Time) -> Class;
 
-    /// Takes in that a packet was sent, right after [`Scheduler::prefer`].
+    /// Counts a sent packet, right after [`Scheduler::prefer`].
     fn on_sent(&mut self, class: Class, size: Bytes);
 
     /// The share γ of the AoI class.

@@ -12,8 +12,8 @@ pub struct ReceivedDatagram<'a> {
     pub bytes: &'a [u8],
     /// Its code point, if the transport reports it.
     pub dscp: Option<Dscp>,
-    /// When it arrived, on the clock of the endpoint; unset: at the time of the call that hands it in.
-    /// A busy driver hands it in later.
+    /// When it arrived, on the clock of the endpoint; unset: at the time of the call that hands it
+    /// in. A busy driver hands it in later.
     pub received_at: Option<Time>,
 }
 

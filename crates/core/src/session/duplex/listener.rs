@@ -56,8 +56,8 @@ pub struct ListenerTransmit<P> {
     pub source: Option<SourceKey>,
 }
 
-/// A monitor that may also send states to the sources that want them. It follows the contract of the
-/// endpoints of [`session`](crate::session).
+/// A monitor that may also send states to the sources that want them. It follows the contract of
+/// the endpoints of [`session`](crate::session).
 ///
 /// There is at most one return session per source, so
 /// [`MonitorParams::max_sources`](super::super::MonitorParams) bounds them. It ends with the

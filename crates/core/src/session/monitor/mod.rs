@@ -296,8 +296,8 @@ impl<P: Copy + Hash> Monitor<P> {
         self.large.budget.used()
     }
 
-    /// The newest state of a topic, with its age at `now`. `None` without a state, or if it is, or may be, older
-    /// than [`MonitorParams::max_age`] allows.
+    /// The newest state of a topic, with its age at `now`. `None` without a state, or if it is, or
+    /// may be, older than [`MonitorParams::max_age`] allows.
     pub fn latest(&self, now: Time, source: SourceKey, topic: u16) -> Option<Latest<'_>> {
         self.latest_of(now, self.record(source)?, topic)
     }
@@ -331,8 +331,8 @@ impl<P: Copy + Hash> Monitor<P> {
         self.deadlines.freshness(source.0, topic)
     }
 
-    /// The same of a source whose session has ended, by the names of source and topic, and the key if the
-    /// topic has keys.
+    /// The same of a source whose session has ended, by the names of source and topic, and the key
+    /// if the topic has keys.
     pub fn freshness_after(&self, source: &str, topic: &str, key: &[u8]) -> Option<Freshness> {
         self.deadlines.freshness_after(source, topic, key)
     }

@@ -11,7 +11,8 @@ use crate::session::record::SourceKey;
 use crate::unit::Time;
 
 impl<P: Copy + Hash> Monitor<P> {
-    /// Withholds states that are, or may be, too old. The driver gets no event of a fresh state for them.
+    /// Withholds states that are, or may be, too old. The driver gets no event of a fresh state for
+    /// them.
     pub(super) fn judge(&mut self, now: Time, key: u32) {
         if self.deadlines.are_none() {
             return;

@@ -18,8 +18,8 @@ pub enum Admission {
 /// Which names of sources a monitor accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Names {
-    /// Those of [`Opening::is_plain_name`](crate::wire::Opening::is_plain_name), so that programs can
-    /// use them as file names and arguments.
+    /// Those of [`Opening::is_plain_name`](crate::wire::Opening::is_plain_name), so that programs
+    /// can use them as file names and arguments.
     #[default]
     Plain,
     /// All without control characters.

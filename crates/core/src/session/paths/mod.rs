@@ -25,8 +25,8 @@
 //!   then, `freshest` uses the age of the oldest unanswered update.
 //! - **Probes** are copies. A silent path gets one after the time by which an update on it is
 //!   overdue, and then at doubling intervals, up to 2 s; an untried path with the first update, and
-//!   again after 0.4, 0.8 … 2 s; a live path that the scheduler does not use once per second, to
-//!   detect when it becomes the better one. When the session opens, paths without an answer are
+//!   again after 0.4, 0.8 … 2 s; a live path that the scheduler does not use gets one per second,
+//!   to detect when it becomes the better one. When the session opens, paths without an answer are
 //!   probed again with the next update. While a path is live, probes are at most [`PROBE_SHARE`] of
 //!   the updates, even for a slow source. Among the paths that are due, the one unused for the
 //!   longest time comes first.

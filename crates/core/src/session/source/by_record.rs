@@ -38,8 +38,8 @@ impl Source {
     /// [`RecordsView::next`] belong to records up to this one.
     ///
     /// # Errors
-    /// [`RecordError`] if the topic is not of records, if the record is too long, or if there is no room for it
-    /// now. Then nothing changes.
+    /// [`RecordError`] if the topic is not of records, if the record is too long, or if there is no
+    /// room for it now. Then nothing changes.
     pub fn put_record(
         &mut self,
         now: Time,

@@ -8,8 +8,8 @@ use super::{KeyError, Source, StateTooLarge, TopicError, TopicId, TopicParams};
 use crate::unit::{Span, Time};
 
 impl Source {
-    /// The same with these topics; call it before anything is put or sent; states are put by
-    /// [`Source::put_topic`] from now on. With an empty list it stays a source without topics.
+    /// The same with these topics. Call it before anything is put or sent; from then on states are
+    /// put by [`Source::put_topic`]. With an empty list it stays a source without topics.
     ///
     /// # Errors
     /// [`TopicError`] names the invalid topic and the reason.

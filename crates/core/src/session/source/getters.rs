@@ -132,8 +132,8 @@ impl Source {
         }
     }
 
-    /// The room for content in an update with an opening and `overhead` further bytes: in the datagram,
-    /// and in the field of its length.
+    /// The room for content in an update with an opening and `overhead` further bytes: in the
+    /// datagram, and in the field of its length.
     pub(super) fn room(&self, overhead: usize) -> usize {
         let opening = 18 + self.params.name.len() + self.params.token.len();
         let frames = self.params.max_datagram.saturating_sub(Update::HEADER_LEN + opening);
@@ -167,8 +167,8 @@ impl Source {
         self.topics.keys(topic)
     }
 
-    /// The age of a topic at the monitor as acks report it: an upper bound, as an ack takes time. `None` if
-    /// there is no such topic; of a topic with keys each has its own, [`Source::keys`].
+    /// The age of a topic at the monitor as acks report it: an upper bound, as an ack takes time.
+    /// `None` if there is no such topic; of a topic with keys each has its own, [`Source::keys`].
     pub fn topic_age(&self, topic: TopicId) -> Option<&AgeProcess> {
         self.topics.age(topic)
     }

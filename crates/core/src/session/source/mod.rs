@@ -57,8 +57,8 @@ pub use types::{
 /// missing parts sooner.
 const STALL: Span = Span::from_millis(20);
 
-/// A source of updates: drives a [`RateLaw`] within limits and speaks the protocol, over one path or
-/// several.
+/// A source of updates: drives a [`RateLaw`] within limits and speaks the protocol, over one path
+/// or several.
 ///
 /// The driver's loop, the same for every endpoint of [`session`](crate::session):
 ///
@@ -255,8 +255,8 @@ impl Source {
     /// In a source with topics it is the newest state of the first topic.
     ///
     /// # Errors
-    /// [`StateTooLarge`] if it is longer than [`Source::max_state`]; it is left out, and another one is
-    /// asked for later.
+    /// [`StateTooLarge`] if it is longer than [`Source::max_state`]; it is left out, and another
+    /// one is asked for later.
     pub fn put(
         &mut self,
         now: Time,
@@ -309,7 +309,8 @@ impl Source {
         self.states.on_end();
     }
 
-    /// Ends the session: [`Source::poll_transmit`] writes a close for each path, and nothing after it.
+    /// Ends the session: [`Source::poll_transmit`] writes a close for each path, and nothing after
+    /// it.
     pub fn close(&mut self) {
         self.outgoing.close();
     }
@@ -333,8 +334,9 @@ impl Source {
         }
     }
 
-    /// The generation times of states that are put from now on can be too late by `error`, as those of a
-    /// relay that knows the ages of its states with an error. The monitor adds it to its own uncertainty.
+    /// The generation times of states that are put from now on can be too late by `error`, as those
+    /// of a relay that knows the ages of its states with an error. The monitor adds it to its own
+    /// uncertainty.
     pub fn handle_label_error(&mut self, error: Span) {
         // The previous error is that of a state that is still being sent in parts.
         self.label_errors = [error, self.label_errors[0]];
@@ -433,9 +435,9 @@ impl Source {
         is_due(by_law) || is_due(self.due_at()) || is_due(self.records_at())
     }
 
-    /// When the next update is due, which may lie in the past: by the law, or earlier if the monitor
-    /// cannot know its age yet, the session is to be kept alive, or a state is urgent. `None` while the law
-    /// waits for an ack, or an opening for a connection.
+    /// When the next update is due, which may lie in the past: by the law, or earlier if the
+    /// monitor cannot know its age yet, the session is to be kept alive, or a state is urgent.
+    /// `None` while the law waits for an ack, or an opening for a connection.
     fn due_at(&self) -> Option<Time> {
         Time::earliest([self.due_for_all_at(), self.hurried_at()])
     }

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! [`Repair`] decides which symbol is sent. Acks report which ones have arrived: each names an
-//! update, and which of the 64 updates before it have arrived. A part counts as lost if it has not
-//! arrived when an update has that was sent [`REORDERING`] or more updates after it (RFC 9002
-//! section 6.1.1), or 9/8 of a round trip after it (section 6.1.2). Over several paths, whose
-//! delays differ, only the time counts.
+//! update, and which of the 64 updates before it have arrived. A missing part counts as lost once
+//! an update has arrived that was sent [`REORDERING`] or more updates after it (RFC 9002 section
+//! 6.1.1), or 9/8 of a round trip after it (section 6.1.2). Over several paths, whose delays
+//! differ, only the time counts.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -24,7 +24,8 @@ use crate::state::{
 use crate::unit::{Span, Time};
 use crate::wire::{Part, PartsAck, StateId};
 
-/// The number of updates by which an update may be overtaken without counting as lost.
+/// An update counts as lost once one has arrived that was sent this number of updates later, or
+/// more.
 const REORDERING: u64 = 3;
 
 /// The number of updates before the acknowledged one on whose arrival an ack reports.

@@ -420,8 +420,8 @@ fn opening<'a>(params: &'a SourceParams, opener: &Opener, by: PathId) -> Opening
     Opening { cookie: opener.cookie(by), name: &params.name, token: &params.token }
 }
 
-/// The age of the oldest state in these frames; without a state, of the oldest record, as records may be far
-/// older.
+/// The age of the oldest state in these frames; without a state, of the oldest record, as records
+/// may be far older.
 fn max_age(frames: &Frames<'_>) -> Span {
     let oldest = frames.iter().filter_map(|frame| frame.id()).map(|id| id.age).max();
     let oldest = oldest.or_else(|| frames.iter().filter_map(|frame| frame.record_age()).max());

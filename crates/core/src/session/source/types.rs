@@ -43,9 +43,9 @@ pub struct SourceParams {
     /// Whether a state that has not changed since the monitor acknowledged it may be left out,
     /// except in keep-alives.
     pub on_change: bool,
-    /// The code point of updates with a whole state while the session is open. Parts of states, openings
-    /// and closes are never marked, so that a router that replaces marked packets by newer ones does not
-    /// take them.
+    /// The code point of updates with a whole state while the session is open. Parts of states,
+    /// openings and closes are never marked, so that a router that replaces marked packets by newer
+    /// ones does not take them.
     pub dscp: Dscp,
     /// The code point requested for acks; if unset, the monitor decides.
     pub ack_mark: Option<AckMark>,

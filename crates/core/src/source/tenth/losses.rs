@@ -56,9 +56,10 @@ const MAX_REST: Span = Span::from_secs(128);
 /// Random losses vary by this number of standard deviations.
 const DEVIATIONS: f64 = 2.5;
 
-/// The maximum of the random loss rate of few updates above its mean, and in all: with more, losses
-/// of a crowd that joins would pass for random, too.
+/// At most this above the mean of random losses counts as random in a few updates,
 const MAX_ABOVE: f64 = 0.4;
+
+/// and at most this in all: with more, losses of a crowd that joins would pass for random, too.
 const MAX_PART: f64 = 0.7;
 
 #[derive(Debug, Clone, Default)]

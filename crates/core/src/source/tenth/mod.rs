@@ -8,18 +8,19 @@
 //!
 //! ```text
 //!            1 probe                              the price is above 3 κ, 10 are in transit,
-//!   restart ────────► climbing: 1 in transit, ──────────────────────────────────────► steering
-//!                     then ×2 a round             or pairs say that it is near            │
+//!   restart ────────► start-up: 1 in transit, ──────────────────────────────────────► steering
+//!                     then ×2 per round           or pairs show that capacity is near     │
 //!                        ▲                                                                │
-//!                        └─────────── the path is longer at once, and stays so ◄──────────┘
+//!                        └────────── the delay rises at once, and stays high ◄────────────┘
 //!
-//! price      = rate · delay + λ · loss     updates, over a round: 8 updates that were sent at its rate
-//! in transit ← in transit · (κ / price)^½  updates, within a step of the last
-//! rate       = in transit / srtt           updates/s
+//! price      = rate · delay + λ · loss     updates, over a round: 8 updates sent at its rate
+//! in transit ← in transit · (κ / price)^½  updates, within the bounds of a step
+//! rate       = in transit / srtt           updates/s, at most 0.96 of the bottleneck rate
 //! ```
 //!
-//! κ → `target_queue`, λ → `loss_price`. The law controls the number in transit, so that a growing queue slows
-//! down all of its sources within a round trip, before any of them has decided anything.
+//! κ → `target_queue`, λ → `loss_price`. The law controls the number in transit, so that a growing
+//! queue slows down all of its sources within a round trip, before any of them has decided
+//! anything. `price` has the delay and the loss that count, `climb` the steps of start-up.
 //! `docs/fresher.md` has the theory, alternatives that were tried, and results.
 //!
 //! # States
@@ -28,20 +29,22 @@
 //! - **Start-up** (`Climbing`): the number in transit doubles each round. It ends at a price of 3
 //!   κ, at 10 updates in transit, when pairs show that the capacity is near, with three losses in a
 //!   round, or after 4 rounds without a pair.
-//! - **Steering**: the equations above, once per round. It ends when the delay rises from one
-//!   update to the next and stays high (`jump`): the base delay is raised, and start-up begins
-//!   again.
+//! - **Steering**: the equations above, once per round. A step multiplies the number in transit by
+//!   at least 0.8 · (1 − loss), or 0.5 · (1 − loss) at a price above 16 κ, and by at most 1 +
+//!   min(s, max(10·s, 1) / in transit). s is 0.02 after a step down and doubles each round, up to
+//!   0.25. It ends when the delay rises from one update to the next and stays high (`jump`): the
+//!   base delay is raised, and start-up begins again.
 //!
 //! # Protection against overload
 //!
 //! Some cases are still overloaded: crowds with less than one update per second each, and more than
 //! a hundred sources at a queue of a few packets (`docs/fresher.md`, "Safety").
 //!
-//! - With more than 1½ times the target in transit, and at least two, the next update leaves a
-//!   round trip later at the earliest. Two round trips without an ack are an outage. In an outage
-//!   at most half as many updates leave as before, each after another eighth of the time without an
-//!   ack, or 8 round trips (¼ s to 2 s). After losses to a full queue the gap is the whole time
-//!   without an ack, at most 2 s.
+//! - With at least 1½ times the target and two more in transit, the next update leaves a round trip
+//!   later at the earliest. Two round trips without an ack are an outage. In an outage at most half
+//!   as many updates leave as before, each after another eighth of the time without an ack, or 8
+//!   round trips (¼ s to 2 s). After losses to a full queue the gap is the whole time without an
+//!   ack, at most 2 s.
 //! - Updates that are lost to a full queue have a price (`losses`). It is above κ as long as more
 //!   than a twentieth is lost, or a sixth for sources that use a small share of the capacity. So
 //!   the load falls until the loss is lower.

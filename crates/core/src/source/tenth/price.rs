@@ -1,7 +1,8 @@
 //! The price of a round: the part of its queueing delays and losses that the source itself causes.
 //!
 //! ```text
-//!   price    = rate · counted + λ′ · loss                              updates
+//!   price    = used · counted + λ′ · loss                              updates
+//!   used     = min(updates sent / length of the round, rate)           updates/s
 //!   counted  = standing + (share + (1 − share) · lasting) · (mean delay − standing)        s
 //!   share    = max(own load, (10 · service / min rtt)²)                0.1 to 1
 //!   lasting  = 0.3 · (1 − roughness / ⅔)                               0 to 0.3
@@ -43,8 +44,8 @@ const WHOLE_PRICE: f64 = 0.05;
 /// loses more.
 const FAIRNESS: f64 = 0.5;
 
-/// The price is at least that of this part of the fraction: a quarter of λ, which is κ at a loss of
-/// a sixth.
+/// The minimum of the fraction in use divided by [`WHOLE_PRICE`]: no price is below a quarter of λ,
+/// with which a loss of a sixth costs κ.
 const SMALLEST: f64 = 1.0 / 16.0;
 
 impl Tenth {

@@ -1,4 +1,8 @@
-//! Updates sent at one rate, and the measurements from their acks.
+//! A round: the updates sent at one rate, and the measurements from their acks.
+//!
+//! ```text
+//!   standing = max(min − ¾ · (mean − min), 0)          s; min and mean of the queueing delays
+//! ```
 
 use super::counts::Counted;
 use crate::unit::Time;

@@ -1,10 +1,10 @@
 //! How queueing delays vary from one update to the next.
 //!
 //! ```text
-//!   roughness = mean (w − previous w)² / 2 · variance      J. von Neumann, Annals of Math. Stat.
-//!   1941
+//!   roughness = mean (w − previous w)² / 2 · variance      J. von Neumann, Annals of Math. Stat. 1941
 //!
-//!   1: independent delays, as of jitter 0: lasting delays, as in a queue
+//!   1: independent delays, as of jitter
+//!   0: lasting delays, as in a queue
 //! ```
 
 /// Means are taken over about this number of updates.

@@ -47,8 +47,8 @@ impl Engine for Sparse {
         self.0.mul(x, log_m);
     }
 
-    /// Replaces each of the first `used` elements by the sum of log(its index ⊕ i) over all i whose element
-    /// is 1, modulo 2^16 − 1: the logarithm of the polynomial with zeroes at these i.
+    /// Replaces each of the first `used` elements by the sum of log(its index ⊕ i) over all i whose
+    /// element is 1, modulo 2^16 − 1: the logarithm of the polynomial with zeroes at these i.
     fn eval_poly(elements: &mut [GfElement; GF_ORDER], used: usize) {
         let zeroes: Vec<u16> = (0..).zip(&elements[..used]).filter_map(is_zero).collect();
         if zeroes.len() * used > DIRECT {

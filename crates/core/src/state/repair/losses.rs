@@ -6,11 +6,12 @@
 //!   ρ(w) = (D(w) − 1)/(w − 1) + Var(p)/(p·q)         Var(p) = D·p·q / (seen + m₀)
 //! ```
 //!
-//! D(w) is the index of dispersion: 1 if losses are independent, and about twice the mean burst if w is
-//! long compared with bursts. It is measured with blocks of w symbols in a row, for each w, so that it
-//! needs no model of the channel. Where few blocks of a length have been seen, the measured value is mixed
-//! with one that continues the two shorter lengths. ρ is the correlation of two losses of one window:
-//! that of a beta-binomial distribution with the measured variance, plus the error of p itself.
+//! D(w) is the index of dispersion: 1 if losses are independent, and about twice the mean burst if
+//! w is long compared with bursts. It is measured with blocks of w symbols in a row, for each w, so
+//! that it needs no model of the channel. Where few blocks of a length have been seen, the measured
+//! value is mixed with one that continues the two shorter lengths. ρ is the correlation of two
+//! losses of one window: that of a beta-binomial distribution with the measured variance, plus the
+//! error of p itself.
 
 /// Block lengths: 1, 2, 4 … 1024 symbols.
 const SCALES: usize = 11;

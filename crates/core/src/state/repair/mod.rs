@@ -7,9 +7,9 @@
 //! receiver is low. It does not change the rate. `docs/large-states.md` has the derivations and
 //! measurements.
 //!
-//! **Model.** Forward delay d, round trip R, loss probability p, q = 1 − p. Times below are in slots. A state
-//! is sampled when its first symbol leaves (pull), or is put at its own times (push). J is the number
-//! of losses before n symbols have arrived, P_k = P(J ≤ k).
+//! **Model.** Forward delay d, round trip R, loss probability p, q = 1 − p. Times below are in
+//! slots. A state is sampled when its first symbol leaves (pull), or is put at its own times
+//! (push). J is the number of losses before n symbols have arrived, P_k = P(J ≤ k).
 //!
 //! ```text
 //! one attempt, n + k symbols:   age = d + n − 1 + E[J | J ≤ k] + G·(1/P_k − 1/2)         G = n + k
@@ -29,55 +29,60 @@
 //!                                          dropped when the next state becomes the former one
 //! ```
 //!
-//! - *Sending*: known losses are sent again first, as each of them is needed; then unsent data. When all
-//!   have left, [`Repair::repair_symbols`] gives k for the symbols whose fate is unknown: with R < n these
-//!   are the last R, otherwise all n. It takes the k with the lower one of both ages above.
-//! - *Former*: the next state is being sent. If fewer symbols are in flight than are needed, a round of
-//!   s + k′ symbols would complete the former state, with the probability P of k′. It leaves
-//!   ([`Repair::repair_round`]) if the mean age falls:
+//! - *Sending*: known losses are sent again first, as each of them is needed; then unsent data.
+//!   When all have left, [`Repair::repair_symbols`] gives k for the symbols whose fate is unknown:
+//!   with R < n these are the last R, otherwise all n. It takes the k with the lower one of both
+//!   ages above.
+//! - *Former*: the next state is being sent. If fewer symbols are in flight than are needed, a
+//!   round of s + k′ symbols would complete the former state, with the probability P of k′. It
+//!   leaves ([`Repair::repair_round`]) if the mean age falls:
 //!
 //! ```text
 //! m = s + k′,  r: symbols that the current state has yet to send
 //! P·(g_F − g_L)·(r − m)  >  m·((g_C − g_F) + n/2 + m/2)
 //! ```
 //!
-//!   g: generation times of the newest delivered state L, the former F and the current C. Left: the age is
-//!   lower by g_F − g_L from the former's delivery to that of the current one. Right: m slots more at the
-//!   peak age, minus the mean age; and the current state is older by m when it arrives.
-//! - *A newer state was put* (push) while the current one is being sent: [`Repair::should_replace`].
+//!   g: generation times of the newest delivered state L, the former F and the current C. Left: the
+//!   age is lower by g_F − g_L from the former's delivery to that of the current one. Right: m
+//!   slots more at the peak age, minus the mean age; and the current state is older by m when it
+//!   arrives.
+//! - *A newer state was put* (push) while the current one is being sent:
+//!   [`Repair::should_replace`].
 //!
 //! ```text
 //! replace if  n·(g_N − g_C)  >  (n − r)·(A + r/2 − (g_N − g_C)/2)         A = now − g_L
 //!        and  spent + n ≤ c·n
 //! ```
 //!
-//!   Left: the newer state is fresher for the time that a state is the newest at the receiver. Right: the
-//!   n − r slots that are lost if the current state is abandoned. `spent` are the slots since the last state
-//!   was sent to its end, so that a state is sent to its end at least every c·n slots.
-//! - *Pull*: the next state begins in the slot after the last repair symbol, without waiting (below).
+//!   Left: the newer state is fresher for the time that a state is the newest at the receiver.
+//!   Right: the n − r slots that are lost if the current state is abandoned. `spent` are the slots
+//!   since the last state was sent to its end, so that a state is sent to its end at least every
+//!   c·n slots.
+//! - *Pull*: the next state begins in the slot after the last repair symbol, without waiting
+//!   (below).
 //!
 //! **Sources**
-//! - Yates, Najm, Soljanin, Zhong, "Timely Updates over an Erasure Channel" (ISIT 2017): fixed redundancy
-//!   compared with infinite incremental redundancy.
-//! - Najm, Yates, Soljanin, "Status Updates through M/G/1/1 Queues with HARQ" (ISIT 2017): preemption over
-//!   an erasure channel.
-//! - Sun, Uysal-Biyikoglu, Yates, Koksal, Shroff, "Update or Wait: How to Keep Your Data Fresh" (IEEE Trans.
-//!   IT, 2017): when an update should wait.
-//! - Kam, Kompella, Nguyen, Wieselthier, Ephremides, "On the Age of Information with Packet Deadlines" (IEEE
-//!   Trans. IT, 2018).
-//! - Yates, Sun, Brown, Kaul, Modiano, Ulukus, "Age of Information: An Introduction and Survey" (IEEE JSAC,
-//!   2021).
+//! - Yates, Najm, Soljanin, Zhong, "Timely Updates over an Erasure Channel" (ISIT 2017): fixed
+//!   redundancy compared with infinite incremental redundancy.
+//! - Najm, Yates, Soljanin, "Status Updates through M/G/1/1 Queues with HARQ" (ISIT 2017):
+//!   preemption over an erasure channel.
+//! - Sun, Uysal-Biyikoglu, Yates, Koksal, Shroff, "Update or Wait: How to Keep Your Data Fresh"
+//!   (IEEE Trans. IT, 2017): when an update should wait.
+//! - Kam, Kompella, Nguyen, Wieselthier, Ephremides, "On the Age of Information with Packet
+//!   Deadlines" (IEEE Trans. IT, 2018).
+//! - Yates, Sun, Brown, Kaul, Modiano, Ulukus, "Age of Information: An Introduction and Survey"
+//!   (IEEE JSAC, 2021).
 //! - Reordering threshold 3: RFC 9002, section 6.1.1.
 //!
 //! **Where the papers are silent**
-//! - *Feedback after R.* Yates et al. have either no feedback (fixed redundancy) or feedback at once
-//!   (incremental). In between, incremental redundancy stops for a round trip, in which the next state is
-//!   sent; the second age above is that.
-//! - *Bursts.* Losses are not taken as independent: J has a beta negative binomial distribution whose
-//!   dispersion is measured per length of window (`losses`).
-//! - *Waiting.* Sun et al.'s threshold is `β = E[Y²]/(2·E[Y])` for service times Y, and no update waits if
-//!   Y ≥ β. With Y = n + J that holds for independent losses up to p = 1/3 whatever n is; so this law
-//!   never waits.
+//! - *Feedback after R.* Yates et al. have either no feedback (fixed redundancy) or feedback at
+//!   once (incremental). In between, incremental redundancy stops for a round trip, in which the
+//!   next state is sent; the second age above is that.
+//! - *Bursts.* Losses are not taken as independent: J has a beta negative binomial distribution
+//!   whose dispersion is measured per length of window (`losses`).
+//! - *Waiting.* Sun et al.'s threshold is `β = E[Y²]/(2·E[Y])` for service times Y, and no update
+//!   waits if Y ≥ β. With Y = n + J that holds for independent losses up to p = 1/3 whatever n is;
+//!   so this law never waits.
 //! - *Unequal sizes*: n of the cost of a slot is that of the current state.
 
 mod losses;
@@ -93,8 +98,8 @@ pub const MAX_SYMBOLS: u32 = 65_536;
 /// A loss is known when three later symbols are acknowledged: RFC 9002, section 6.1.1.
 const THRESHOLD: f64 = 3.0;
 
-/// A slot of repair while the next state is sent costs as much as this number of slots of lateness: the
-/// one that it takes, and the gap of states and half of the cycle per gap of states.
+/// A slot of repair while the next state is sent costs as much as this number of slots of lateness:
+/// the one that it takes, and the gap of states and half of the cycle per gap of states.
 const LATE_SLOT: f64 = 2.5;
 
 /// Settings of [`Repair`].
@@ -104,8 +109,9 @@ const LATE_SLOT: f64 = 2.5;
 pub struct Params {
     /// The expected loss before symbols have been seen, above 0 and below 1. 0.01: a wireless path.
     pub prior_loss: f64,
-    /// The expected loss counts as this number of symbols. 20: after `memory` symbols without a loss
-    /// the estimate is 1 in 20,000, too few for a repair symbol on states of fewer than 100 symbols.
+    /// The expected loss counts as this number of symbols. 20: after `memory` symbols without a
+    /// loss the estimate is 1 in 20,000, too few for a repair symbol on states of fewer than 100
+    /// symbols.
     pub prior_weight: f64,
     /// Outcomes over which losses are averaged, symbols, at least 16. 4096: the standard deviation
     /// of a loss of 5 % is then below a tenth of it, with bursts of 2.
@@ -220,15 +226,15 @@ impl Repair {
 
     // ---- getters ----
 
-    /// k: repair symbols that leave after all data of a state of `symbols` symbols, of which `needed` are
-    /// not acknowledged. With independent losses it is largest for `needed` = `symbols`; a caller whose
-    /// code has fewer repair symbols takes all of them.
+    /// k: repair symbols that leave after all data of a state of `symbols` symbols, of which
+    /// `needed` are not acknowledged. With independent losses it is largest for `needed` =
+    /// `symbols`; a caller whose code has fewer repair symbols takes all of them.
     pub fn repair_symbols(&self, symbols: u32, needed: u32) -> u32 {
         self.plan(symbols, needed).repair as u32
     }
 
-    /// The number of symbols that leave at once to complete the former state; 0: the current one goes on.
-    /// The caller sends all of them before it asks again.
+    /// The number of symbols that leave at once to complete the former state; 0: the current one
+    /// goes on. The caller sends all of them before it asks again.
     pub fn repair_round(&self, former: &FormerState, current: &CurrentState) -> u32 {
         let shortage = former.needed.saturating_sub(former.in_flight);
         if shortage == 0 || shortage >= current.remaining {
@@ -254,14 +260,14 @@ impl Repair {
         n * gain > (n - r) * (age + r / 2.0 - gain / 2.0)
     }
 
-    /// The mean age of states of `symbols` symbols beyond the forward delay, in slots: 1.5·n − 1 without
-    /// losses. A change of the slot by Δτ changes the mean age by this number of Δτ.
+    /// The mean age of states of `symbols` symbols beyond the forward delay, in slots: 1.5·n − 1
+    /// without losses. A change of the slot by Δτ changes the mean age by this number of Δτ.
     pub fn age_slots(&self, symbols: u32) -> f64 {
         self.plan(symbols, self.unknown(symbols)).age
     }
 
-    /// The rate of symbols above which no rate lowers the mean age of states of `symbols` symbols by
-    /// `gain` or more; `None` if `gain` is zero.
+    /// The rate of symbols above which no rate lowers the mean age of states of `symbols` symbols
+    /// by `gain` or more; `None` if `gain` is zero.
     pub fn max_rate(&self, symbols: u32, gain: Span) -> Option<UpdateRate> {
         let period = gain.mul_f64(1.0 / self.age_slots(symbols));
         (!gain.is_zero()).then(|| UpdateRate::from_period(period))
@@ -272,8 +278,8 @@ impl Repair {
         self.losses.probability()
     }
 
-    /// The estimate of D: the variance of the number of losses of `window` symbols in a row, relative to
-    /// that of independent losses.
+    /// The estimate of D: the variance of the number of losses of `window` symbols in a row,
+    /// relative to that of independent losses.
     pub fn dispersion(&self, window: u32) -> f64 {
         self.losses.dispersion(f64::from(window))
     }

@@ -8,10 +8,10 @@
 //!   P(Binomial(n + k, q) ≥ n) = P(J ≤ k)
 //! ```
 //!
-//! One pass over j gives P_k for all k at the same time. The pass has bounded work for every n: it starts
-//! 8 standard deviations below the mean, the first [`FINE`] values are exact by recursion, and from then
-//! on the width of a block grows by 1/64 of the distance, each block with the probability at its middle.
-//! Up to n = 65,536 that is at most 600 blocks.
+//! One pass over j gives P_k for all k at the same time. The pass has bounded work for every n: it
+//! starts 8 standard deviations below the mean, the first [`FINE`] values are exact by recursion,
+//! and from then on the width of a block grows by 1/64 of the distance, each block with the
+//! probability at its middle. Up to n = 65,536 that is at most 600 blocks.
 
 use libm::{exp, lgamma, sqrt};
 
@@ -46,7 +46,8 @@ pub(super) struct Shortfall {
 }
 
 impl Shortfall {
-    /// J of `n` symbols that are lost with probability `p`, above 0 and below 1, and correlation `rho`.
+    /// J of `n` symbols that are lost with probability `p`, above 0 and below 1, and correlation
+    /// `rho`.
     pub(super) fn new(n: f64, p: f64, rho: f64) -> Self {
         let c = 1.0 / rho - 1.0;
         let (a, b) = (p * c, (1.0 - p) * c);

@@ -11,8 +11,8 @@
 //! Achieving Low Delay & High Rate in 802.11ac Edge Networks, sections 4.4.1 and 4.4.2.
 //! [`Threshold`] is the baseline there, m = 1.
 //!
-//! Weights come from files that `make train` writes: [`FRAMES`] and [`LEVELS`] are the shipped ones, to
-//! be read with a TOML parser into [`FrameWeights`] and [`LevelWeights`].
+//! Weights come from files that `make train` writes: [`FRAMES`] and [`LEVELS`] are the shipped
+//! ones, to be read with a TOML parser into [`FrameWeights`] and [`LevelWeights`].
 //!
 //! # Where the paper is silent
 //!

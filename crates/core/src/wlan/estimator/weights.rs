@@ -1,7 +1,7 @@
 //! Weights of the estimators, as files.
 //!
-//! `frames.toml` has the threshold and the logistic, `levels.toml` the support vectors. `make train`
-//! writes both, with all digits, so that they read back as they were.
+//! `frames.toml` has the threshold and the logistic, `levels.toml` the support vectors. `make
+//! train` writes both, with all digits, so that they read back as they were.
 
 use alloc::vec::Vec;
 

@@ -66,7 +66,8 @@ const BUSY: f64 = 0.05;
 /// A shorter time without packets is not an outage.
 const GAP: Span = Span::from_millis(60);
 
-/// The minimum to which congestion lowers each client's limit, with this number of clients, in bit/s.
+/// The minimum to which congestion lowers each client's limit, with this number of clients, in
+/// bit/s.
 fn floor(clients: usize) -> f64 {
     (FLOOR / clients.max(1) as f64).max(SILENT)
 }

@@ -20,8 +20,8 @@
 //! clean:      excess up to 10 ms, and no congestion by loss
 //! ```
 //!
-//! Delays, losses and rates are the client's ([`Delivered`](super::Delivered)), counted in bytes with
-//! their headers.
+//! Delays, losses and rates are the client's ([`Delivered`](super::Delivered)), counted in bytes
+//! with their headers.
 //!
 //! - **Open.** A client begins at 10 Mbit/s divided by the number of clients. Until the first
 //!   congestion, its limit is four times the confirmed rate; if there was always something to send,

@@ -59,8 +59,9 @@ pub struct CellConfig {
     /// 32, within A-MSDUs of 3839 bytes (802.11n) or MPDUs of 11454 bytes (802.11ac). With 2, a
     /// frame has up to 128 packets.
     pub max_msdus: u8,
-    /// The queue in front of each access category of a station, for each of its receivers: a limit in
-    /// packets, above zero, or any discipline that holds no packets back, such as `fq_codel` or `dual`.
+    /// The queue in front of each access category of a station, for each of its receivers: a limit
+    /// in packets, above zero, or any discipline that holds no packets back, such as `fq_codel` or
+    /// `dual`.
     #[cfg_attr(feature = "serde", serde(serialize_with = "front::write"))]
     pub queue: QdiscConfig,
     /// The queue at the access point, if it differs.
@@ -72,12 +73,13 @@ pub struct CellConfig {
     /// The longest time that a packet may stay in a queue with a limit in packets; disciplines have
     /// their own limits.
     pub lifetime: Span,
-    /// Whether queues with a limit in packets drop by CoDel, as those of Linux's mac80211 do: 20 ms and
-    /// 100 ms, each queue for itself. Packets that could be marked (ECN) are dropped too. Without
-    /// aggregation only.
+    /// Whether queues with a limit in packets drop by CoDel, as those of Linux's mac80211 do: 20 ms
+    /// and 100 ms, each queue for itself. Packets that could be marked (ECN) are dropped too.
+    /// Without aggregation only.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "core::ops::Not::not"))]
     pub codel: bool,
-    /// When packets of an A-MPDU arrive: all at the end of the frame, or each at the end of its MPDU.
+    /// When packets of an A-MPDU arrive: all at the end of the frame, or each at the end of its
+    /// MPDU.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Delivery::is_frame"))]
     pub delivery: Delivery,
     /// Whether stations contend by categories; 802.11n and ac always do, a and g if `access` is

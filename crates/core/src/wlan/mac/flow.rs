@@ -13,8 +13,8 @@
 //! can be at most one window ahead of the first missing MPDU, as the standard's sequence numbers
 //! demand (IEEE 802.11-2016, 10.24.7).
 //!
-//! A queue with a discipline is in front of the deque ([`Front`]): packets are taken from there as a
-//! frame is built.
+//! A queue with a discipline is in front of the deque ([`Front`]): packets are taken from there as
+//! a frame is built.
 //!
 //! Packets of one MPDU are adjacent, and the first holds the state of all. They are combined at
 //! their first transmission, from the packets queued then, and stay together: they arrive, are sent
@@ -283,7 +283,7 @@ impl<P: Packet> StationQueue<P> {
 
     /// Asks for each MPDU on the air in `frame`, given its size, when it ended if it was received.
     /// Returns the number received, and delivers all packets up to the first missing one: each at
-    /// the end of its MPDU, or of the last missing MPDU before it (10.24.7.6.2).
+    /// the end of its MPDU, or of the last MPDU for which it was held back (10.24.7.6.2).
     pub(super) fn receive(
         &mut self,
         frame: Received,

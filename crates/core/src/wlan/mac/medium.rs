@@ -6,8 +6,8 @@
 //! | the sender of a failed frame | see [`Recovery`] |
 //! | others after an unreadable frame | its end + EIFS − DIFS + AIFS |
 //!
-//! IEEE 802.11-2016, 10.22.2.4. A collision is unreadable for all stations that did not take part in it, and
-//! so is a frame that its receiver lost to noise.
+//! IEEE 802.11-2016, 10.22.2.4. A collision is unreadable for all stations that did not take part
+//! in it, and so is a frame that its receiver lost to noise.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

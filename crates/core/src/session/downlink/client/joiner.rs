@@ -1,5 +1,5 @@
-//! When a client joins: at once, then after 0.2, 0.4 … 2 s without an answer, while the transport can
-//! carry datagrams.
+//! When a client joins: at once, then after 0.2, 0.4 … 2 s without an answer, while the transport
+//! can carry datagrams.
 //!
 //! ```text
 //!   again ──► next_at ── due, transport renewed ──► join sent ─── packet ──► joined

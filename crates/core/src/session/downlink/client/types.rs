@@ -57,8 +57,8 @@ pub struct ReceivedPacket<'a> {
     pub sent_at: Time,
     /// When it was received, on the client's clock.
     pub received_at: Time,
-    /// Its one-way delay, once the offset of the clocks is known; the error is at most half the minimum
-    /// round-trip time.
+    /// Its one-way delay, once the offset of the clocks is known; the error is at most half the
+    /// minimum round-trip time.
     pub delay: Option<Span>,
     /// Its payload; empty in a keep-alive.
     pub payload: &'a [u8],

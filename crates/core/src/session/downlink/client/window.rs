@@ -127,7 +127,8 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    /// Takes packets with these numbers, each sent a millisecond after the one of the number before.
+    /// Takes packets with these numbers, each sent a millisecond after the one of the number
+    /// before.
     fn taken(window: &mut Window, seqs: impl IntoIterator<Item = u64>) -> Vec<Option<Place>> {
         seqs.into_iter().map(|seq| take(window, seq, seq)).collect()
     }

@@ -173,8 +173,8 @@ impl<P: Copy + Eq + Hash> Server<P> {
         self.poll_wanted().map(ServerEvent::PacketWanted)
     }
 
-    /// When to call [`Server::handle_timeout`] next, which may lie in the past; `None` while there is no
-    /// client, and after [`Server::close`].
+    /// When to call [`Server::handle_timeout`] next, which may lie in the past; `None` while there
+    /// is no client, and after [`Server::close`].
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.is_closing {
             return None;
@@ -235,8 +235,8 @@ impl<P: Copy + Eq + Hash> Server<P> {
         self.law.law()
     }
 
-    /// The guard's limit of the rate of IP packets to a client, and whether the law would exceed it;
-    /// `None` without a guard.
+    /// The guard's limit of the rate of IP packets to a client, and whether the law would exceed
+    /// it; `None` without a guard.
     pub fn limit(&self, client: ClientKey) -> Option<(BitRate, bool)> {
         let station = client.station();
         Some((self.law.limit(station)?, self.law.is_limited(station)))

@@ -44,8 +44,8 @@ impl<P: Copy + Eq + Hash> Server<P> {
         self.on_nothing_to_send(now, client, false);
     }
 
-    /// There is nothing more to send to a client: it gets a close ([`CloseReason::Done`]) now, and once
-    /// per interval until it leaves, as a close may be lost.
+    /// There is nothing more to send to a client: it gets a close ([`CloseReason::Done`]) now, and
+    /// once per interval until it leaves, as a close may be lost.
     pub fn finish(&mut self, now: Time, client: ClientKey) {
         self.on_nothing_to_send(now, client, true);
     }

@@ -3,10 +3,10 @@
 //! | update | records in it |
 //! |---|---|
 //! | no state is ready | as many as fit |
-//! | states lead, and datagrams are scarce | as many as fit after the states |
+//! | states lead, and datagrams are scarce | as many as fit along with the states |
 //! | states lead, and bytes are scarce | as many as the credit allows, or, on a free path, a fifth of a period |
-//! | the credit covers a whole datagram, and no record fitted after the states before | they lead |
-//! | an urgent topic has records | they lead, ahead of the law's pace; after four, states lead |
+//! | the credit covers a whole datagram, and no record fitted along with the last states | they lead |
+//! | an urgent topic has records | they lead, ahead of the law's pace; after four in a row, states lead |
 //!
 //! Each byte of states that is sent gives 1/15 byte of **credit**. So if states could use the whole
 //! rate, records get a sixteenth, and the mean interval between states grows by a factor of 1/(1 −

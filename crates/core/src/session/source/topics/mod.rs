@@ -76,7 +76,8 @@ pub(super) struct Load {
     pub(super) has_records: bool,
 }
 
-/// A state in parts that begins: its symbols, and [`Repair::age_slots`](crate::state::Repair::age_slots).
+/// A state in parts that begins: its symbols, and
+/// [`Repair::age_slots`](crate::state::Repair::age_slots).
 pub(super) type Begun = (u32, f64);
 
 /// The combined timers and requests of the active topics, computed once per change and read more
@@ -528,7 +529,8 @@ impl Topics {
         self.wants.has_symbol
     }
 
-    /// Whether the monitor is known to have the newest state of each, and the application there all records.
+    /// Whether the monitor is known to have the newest state of each, and the application there all
+    /// records.
     pub(super) fn are_delivered(&self) -> bool {
         self.list.iter().all(Topic::is_delivered) && self.records.iter().all(Records::is_empty)
     }

@@ -427,7 +427,8 @@ impl Topic {
         !self.in_flight.is_empty()
     }
 
-    /// States in parts that newer ones have replaced before they were complete, since the last call.
+    /// States in parts that newer ones have replaced before they were complete, since the last
+    /// call.
     pub(super) fn take_abandoned(&mut self) -> u64 {
         let all = self.transfers.abandoned();
         all - core::mem::replace(&mut self.abandoned, all)

@@ -12,7 +12,8 @@ use crate::wire::{MAX_TOPIC, Opening, OpeningTooLong, RecordChunk, StreamId, Top
 pub struct TopicId(pub(in crate::session) u8);
 
 impl TopicId {
-    /// The first one, and the only one of a source without [`Source::with_topics`](super::super::Source::with_topics).
+    /// The first one, and the only one of a source without
+    /// [`Source::with_topics`](super::super::Source::with_topics).
     pub const FIRST: Self = Self(0);
 
     /// Its index in the list of topics at construction, followed by added topics.
