@@ -1,13 +1,13 @@
-//! What a program says at `--listen`, in pieces as they come: where it wants to go, by SOCKS5 or by
-//! HTTP, as to a proxy. The first byte tells which.
+//! A program's request at `--listen`, which arrives in pieces: its destination, by SOCKS5 or by
+//! HTTP as to a proxy. The first byte identifies the protocol.
 
 use super::head::Reply;
 use super::{Target, http, socks};
 
-/// The most that a program may say before it is connected.
+/// Maximum length of a request, in bytes.
 pub const LONGEST: usize = http::LONGEST;
 
-/// How a program asks.
+/// The protocol of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// SOCKS, version 5 (RFC 1928).
@@ -15,13 +15,13 @@ pub enum Protocol {
     /// CONNECT (RFC 9110, section 9.3.6).
     Http,
     /// A request in absolute form (RFC 9112, section 3.2.2), which the destination answers itself;
-    /// with the number of bytes of its body that the program has not sent yet, if that is known:
+    /// with the number of bytes of its body that the program has still to send, if that is known:
     /// bytes beyond them are not for the destination.
     Absolute(Option<u64>),
 }
 
 impl Protocol {
-    /// How a program is told that it is connected, or why not.
+    /// The bytes that report to the program that it is connected, or why not.
     pub(super) fn answer(self, reply: Reply) -> Vec<u8> {
         match self {
             Self::Socks => socks::answer(reply),
@@ -31,20 +31,20 @@ impl Protocol {
     }
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The program, with what it has not said yet.
+    /// Read more of the request from the program.
     Listen,
-    /// It wants to go there; what it has said beyond that is for the destination.
+    /// Connect to the target. The bytes that follow the request are for the destination.
     Connect(Protocol, Target, Vec<u8>),
-    /// It wants datagrams of UDP to be carried (SOCKS5).
+    /// Carry UDP datagrams (SOCKS5).
     Associate,
-    /// Nothing: it cannot be helped.
+    /// End the connection: the request cannot be served.
     End,
 }
 
-/// What a program has said so far.
+/// The bytes of a program's request so far.
 #[derive(Debug, Default)]
 pub struct Greeting {
     said: Vec<u8>,
@@ -52,13 +52,13 @@ pub struct Greeting {
 }
 
 impl Greeting {
-    /// How much more it may say.
+    /// How many more bytes it may send.
     pub fn room(&self) -> usize {
         LONGEST - self.said.len().min(LONGEST)
     }
 
-    /// Hears what it has said since, at most [`Greeting::room`] bytes: what to answer, which may be
-    /// nothing, and what comes next.
+    /// Adds bytes that the program has sent, at most [`Greeting::room`]. Returns the bytes to
+    /// answer, which may be empty, and the next step.
     pub fn hear(&mut self, piece: &[u8]) -> (Vec<u8>, Next) {
         self.said.extend_from_slice(piece);
         match self.said.first() {
@@ -79,7 +79,7 @@ impl Greeting {
                 }
                 http::Step::Refuse(answer) => (answer, Next::End),
             },
-            // In no language that we could answer in.
+            // The protocol is unknown, so no answer is possible.
             Some(_) => (Vec::new(), Next::End),
         }
     }
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// What is answered to all pieces together, and where that leads.
+    /// The answer to all pieces together, and the last step.
     fn heard<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Next) {
         let (mut greeting, mut answers) = (Greeting::default(), Vec::new());
         for piece in pieces {
@@ -146,7 +146,7 @@ mod tests {
             let next = Next::Connect(protocol, target.clone(), b"early".to_vec());
             assert_eq!(heard([said].into_iter()), (answer.to_vec(), next));
         }
-        // SOCKS4, TLS, and a request in another language than the greeting.
+        // SOCKS4, TLS, and a request in another protocol than the greeting.
         for said in [&[4, 1][..], &[22, 3, 1], &[5, 1, 0, b'C']] {
             assert_eq!(heard([said].into_iter()).1, Next::End, "{said:?}");
         }
@@ -184,7 +184,7 @@ mod tests {
             let (answer, next) = heard(said.chunks(len));
             prop_assert_eq!(answer, whole.0);
             match (next, whole.1) {
-                // What has come beyond the head depends on the pieces.
+                // The bytes beyond the head depend on the pieces.
                 (Next::Connect(a, to_a, _), Next::Connect(b, to_b, _)) => {
                     prop_assert_eq!(std::mem::discriminant(&a), std::mem::discriminant(&b));
                     prop_assert_eq!(to_a, to_b);

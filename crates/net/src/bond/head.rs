@@ -1,4 +1,4 @@
-//! What comes first on a stream: where to connect to; and the answer.
+//! The first bytes on a stream: the destination; and the server's answer.
 //!
 //! ```text
 //!   version 1 │ kind: 1 IPv4, 3 name, 4 IPv6 │ address, or length and name │ port    (as SOCKS5)
@@ -9,13 +9,13 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// The version of the first byte.
+/// The value of the first byte.
 const VERSION: u8 = 1;
 
-/// The longest head: version, kind, length, a name of 255 bytes, port.
+/// The maximum length of a head: version, kind, length, a name of 255 bytes, port.
 pub const LONGEST: usize = 3 + 255 + 2;
 
-/// Where a stream wants to go.
+/// The destination of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// An address.
@@ -33,7 +33,7 @@ impl Target {
         }
     }
 
-    /// The host as it was named.
+    /// The host as it was given.
     pub fn host(&self) -> String {
         match self {
             Self::Address(address) => address.ip().to_string(),
@@ -51,9 +51,9 @@ impl fmt::Display for Target {
     }
 }
 
-/// A text that is no target.
+/// A text that is not a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a destination; write HOST:PORT, such as example.org:443 or [2001:db8::1]:443")]
+#[error("`{0}` is not a destination; write HOST:PORT, e.g. example.org:443 or [2001:db8::1]:443")]
 pub struct BadTarget(String);
 
 impl FromStr for Target {
@@ -72,24 +72,24 @@ impl FromStr for Target {
     }
 }
 
-/// Whether it may be a host's name: what a resolver takes, and a terminal shows as it is.
+/// Whether it may be a host's name: a resolver accepts it, and a terminal shows it unchanged.
 fn is_name(name: &[u8]) -> bool {
     let is_fit = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
     !name.is_empty() && name.len() <= 255 && name.iter().all(is_fit)
 }
 
-/// What the first bytes are.
+/// The result of parsing the first bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parsed<T> {
-    /// The whole, and its length.
+    /// Complete, with its length.
     Whole(T, usize),
-    /// The beginning of one.
+    /// Incomplete.
     Partial,
-    /// Nothing that can be one.
+    /// Invalid.
     Bad,
 }
 
-/// The address part that heads and SOCKS5 share: kind, address, port.
+/// Parses the address part that heads and SOCKS5 share: kind, address, port.
 pub(super) fn parse_target(bytes: &[u8]) -> Parsed<Target> {
     let Some((&kind, rest)) = bytes.split_first() else { return Parsed::Partial };
     let (skip, len) = match kind {
@@ -166,12 +166,12 @@ pub fn write(target: &Target) -> Vec<u8> {
 pub(super) enum Reply {
     Connected = 0,
     Failed = 1,
-    /// By the server's rules.
+    /// The server's rules forbid the destination.
     Forbidden = 2,
     NetworkUnreachable = 3,
     HostUnreachable = 4,
     Refused = 5,
-    /// Nobody has answered in time; SOCKS5's "TTL expired".
+    /// No answer in time; SOCKS5's "TTL expired".
     TimedOut = 6,
 }
 
@@ -190,7 +190,7 @@ impl From<u8> for Reply {
 }
 
 impl Reply {
-    /// What an error of `connect` is.
+    /// The reply for an error of `connect`.
     pub(super) fn of(error: &std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::ConnectionRefused => Self::Refused,

@@ -1,5 +1,5 @@
-//! HTTP as a proxy speaks it: CONNECT (RFC 9110, section 9.3.6), and requests for `http://` in absolute
-//! form (RFC 9112, section 3.2.2).
+//! HTTP as a proxy implements it: CONNECT (RFC 9110, section 9.3.6), and requests for `http://` in
+//! absolute form (RFC 9112, section 3.2.2).
 //!
 //! ```text
 //!   program: CONNECT example.org:443 HTTP/1.1 … ─► us: HTTP/1.1 200 Connection established, or why not
@@ -9,24 +9,24 @@
 //! One connection carries one request in absolute form: it is rewritten to origin form, the fields
 //! of the hop to the proxy are removed (RFC 9110, section 7.6.1), and `Via` and `Connection: close`
 //! are added, so that the destination answers no other request and both sides know it. The request
-//! keeps its version, because the answer passes unchanged and a program that speaks HTTP/1.0 does not
-//! know chunks. Bytes beyond the request's body are dropped: a pipelined request may be for another
-//! host. A chunked body is not parsed; all that follows it passes.
+//! keeps its version, because the answer passes unchanged and an HTTP/1.0 program does not know
+//! chunks. Bytes beyond the request's body are dropped: a pipelined request may be for another
+//! host. A chunked body is not parsed; all bytes after it pass.
 
 use httparse::{EMPTY_HEADER, Error, Request, Status};
 
 use super::Target;
 use super::head::Reply;
 
-/// The longest head.
+/// The maximum length of a head, in bytes.
 pub(super) const LONGEST: usize = 8 * 1024;
 
-/// The most fields of a head.
+/// The maximum number of fields of a head.
 const FIELDS: usize = 64;
 
 const MAX_FORWARDS: &str = "Max-Forwards";
 
-/// Fields for the proxy alone, and `Host`, which is written anew.
+/// Fields for the proxy alone, and `Host`, which is rewritten.
 const OF_HOP: &[&str] = &[
     "connection",
     "host",
@@ -38,20 +38,21 @@ const OF_HOP: &[&str] = &[
     "upgrade",
 ];
 
-/// How many bytes of a program's follow the head of its request; `None`: a chunked body, whose length
-/// is not known.
+/// The length of the body that follows the head of a program's request; `None`: a chunked body,
+/// whose length is unknown.
 pub(super) type Body = Option<u64>;
 
-/// What a program has said so far.
+/// The result of parsing a program's request so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The beginning of a head.
+    /// The head is incomplete.
     More,
-    /// So many bytes were a head that asks for this.
+    /// A CONNECT request: the length of its head, and its target.
     Connect(usize, Target),
-    /// So many bytes were a head in absolute form: connect there, and pass this head and the body on.
+    /// A request in absolute form: the length of its head, the target, the head to pass on, and the
+    /// body.
     Forward(usize, Target, Vec<u8>, Body),
-    /// Something else: the answer.
+    /// Another request: the answer.
     Refuse(Vec<u8>),
 }
 
@@ -86,7 +87,7 @@ fn forward(request: &Request<'_, '_>, len: usize) -> Step {
         ));
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    // Credentials of the destination do not belong into a request's target (section 4.2.4).
+    // Credentials do not belong in a request's target (section 4.2.4).
     let host = if authority.contains('@') { "" } else { authority };
     // The default port is 80; the bracket of an IPv6 address is no port.
     let target = host.parse().or_else(|_| format!("{}:80", host.trim_end_matches(':')).parse());
@@ -111,7 +112,7 @@ fn forward(request: &Request<'_, '_>, len: usize) -> Step {
         .collect();
     let is_of_hop = |name: &str| {
         OF_HOP.iter().chain(&listed).any(|it| it.eq_ignore_ascii_case(name))
-            // The body passes as it is, so what says where it ends must stay.
+            // The body passes unchanged, so the fields that give its length must stay.
             && !name.eq_ignore_ascii_case("content-length")
             && !name.eq_ignore_ascii_case("transfer-encoding")
     };
@@ -205,7 +206,7 @@ pub(super) fn answer(reply: Reply) -> Vec<u8> {
 }
 
 fn words(status: &str, why: &str) -> Vec<u8> {
-    // With the line's end.
+    // With the line break.
     let len = why.len() + 1;
     format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
@@ -275,7 +276,8 @@ mod tests {
         }
     }
 
-    /// What is passed on of a request for `http://a/` with these fields, and the length of its body.
+    /// The head passed on for a request for `http://a/` with these fields, and the length of its
+    /// body.
     fn passed(method: &str, version: u8, fields: &str) -> (String, Body) {
         let head = format!("{method} http://a/ HTTP/1.{version}\r\n{fields}\r\n");
         match request(head.as_bytes()) {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use noq_proto::{Connection, ReadError, ReadableError, StreamId};
 
-/// What a stream has for us.
+/// The result of reading a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
     Bytes(Bytes),

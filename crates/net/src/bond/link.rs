@@ -1,4 +1,4 @@
-//! A QUIC connection with its paths: what comes in, what leaves, and what has happened.
+//! A QUIC connection with its paths: packets received, datagrams sent, and events.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -17,23 +17,23 @@ use super::socket::{Outlet, Parcel};
 use crate::batch::Address;
 use crate::quic::LostReason;
 
-/// The most datagrams that leave before others are looked after.
+/// Maximum datagrams per turn, before other connections are served.
 const DATAGRAMS_A_TURN: usize = 256;
 
-/// What happens to a link.
+/// An event of a link.
 #[derive(Debug)]
 pub(super) enum LinkEvent {
-    /// Both sides have proved who they are.
+    /// Both sides are authenticated.
     Ready,
-    /// It is gone, and all streams with it.
+    /// The connection is lost, and all streams with it.
     Lost(LostReason),
-    /// It is gone as the server takes no more clients now.
+    /// The server has closed it because it accepts no more clients now.
     Full,
     /// The peer has opened streams.
     Opened,
-    /// A stream has something to read, takes something, or has been stopped.
+    /// A stream has data to read, accepts data, or was stopped.
     Stream(StreamId),
-    /// Datagrams have come.
+    /// Datagrams have arrived.
     Datagrams,
     /// The peer permits a stream to send up to this many bytes.
     Limit(StreamId, u64),
@@ -49,19 +49,20 @@ pub(super) enum LinkEvent {
 pub(super) struct Link {
     pub(super) handle: ConnectionHandle,
     pub(super) connection: Connection,
-    /// Of a client, the address of its handshake. Those of later packets can be forged.
+    /// At a server, the client's address in the handshake. Addresses of later packets can be
+    /// forged.
     pub(super) from: Option<SocketAddr>,
     pub(super) paths: Paths,
     pub(super) credits: Credits,
     gone: Vec<PathId>,
     pub(super) is_ready: bool,
-    /// When a packet of it came last.
+    /// When its last packet arrived.
     pub(super) heard_at: Option<Instant>,
-    /// Since when it was asked whether its peer is still there, without a packet since.
+    /// Since when it has asked whether its peer is still there, without a packet since.
     pub(super) asked_at: Option<Instant>,
-    /// It has ended for good, and the endpoint has been told.
+    /// It has ended, and the endpoint knows.
     is_drained: bool,
-    /// It has more to send than one turn takes.
+    /// It has more to send than one turn allows.
     has_more: bool,
 }
 
@@ -87,7 +88,7 @@ impl Link {
         }
     }
 
-    /// Takes in a packet.
+    /// Handles a received packet.
     pub(super) fn on_received(&mut self, event: ConnectionEvent, now: Instant) {
         self.connection.handle_event(event);
         self.paths.on_received(now);
@@ -103,12 +104,12 @@ impl Link {
         }
     }
 
-    /// For how long it has not answered whether the peer is still there.
+    /// How long the peer has not answered whether it is still there.
     pub(super) fn unanswered(&self, now: Instant) -> Duration {
         self.asked_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
     }
 
-    /// Carries the connection's events to the endpoint; whether the connection has ended for good.
+    /// Passes the connection's events to the endpoint; returns whether the connection has ended.
     pub(super) fn settle(&mut self, endpoint: &mut Endpoint) -> bool {
         while let Some(event) = self.connection.poll_endpoint_events() {
             self.is_drained |= event.is_drained();
@@ -119,9 +120,9 @@ impl Link {
         self.is_drained
     }
 
-    /// Ends it without a word: the endpoint knows nothing of it any more.
+    /// Removes it from the endpoint without sending a close.
     pub(super) fn forget(mut self, endpoint: &mut Endpoint) {
-        // Whoever is told twice takes the second time for the one that has its place by now.
+        // A second notice would remove the connection that has the same place by now.
         if !self.settle(endpoint) {
             endpoint.handle_event(self.handle, EndpointEvent::drained());
         }
@@ -133,7 +134,7 @@ impl Link {
                 return Some(LinkEvent::Limit(stream, limit));
             }
             return Some(match self.connection.poll()? {
-                // Only now does a client know that the server takes its certificate, too.
+                // Only now does a client know that the server accepts its certificate, too.
                 Event::HandshakeConfirmed if self.connection.side().is_client() => self.ready(),
                 Event::Connected if self.connection.side().is_server() => self.ready(),
                 Event::ConnectionLost { reason } => {
@@ -190,15 +191,15 @@ impl Link {
         LinkEvent::Ready
     }
 
-    /// The round trip of the slowest path that carries data.
+    /// The round-trip time of the slowest path that carries data.
     pub(super) fn rtt(&self) -> Span {
         let paths = self.paths.all().iter().filter(|path| path.is_established);
         let rtts = paths.filter_map(|path| self.connection.rtt(path.id));
         rtts.max().unwrap_or_default().into()
     }
 
-    /// Has the connection send what it may, by `send`: for a path's local address, to whom, and
-    /// what. `is_full` says of a path that its socket takes no more.
+    /// Sends all datagrams that the connection may send, by `send`: the path's local address, the
+    /// destination, and the contents. `is_full` reports whether a path's socket accepts no more.
     pub(super) fn transmit(
         &mut self,
         now: Instant,
@@ -226,7 +227,7 @@ impl Link {
         self.has_more = true;
     }
 
-    /// When to come back, at the latest.
+    /// When the next turn is due.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let more = self.has_more.then_some(now);
         let own = self.paths.poll_timeout(now);
@@ -238,10 +239,10 @@ impl Link {
     }
 }
 
-/// Why a server closes a connection that is one too many.
+/// The reason with which a server closes a connection beyond its maximum.
 pub(super) const TOO_MANY: &str = "too many clients";
 
-/// Whether the server has turned the connection down for now.
+/// Whether the server has refused the connection because it is full.
 fn is_full(reason: &ConnectionError) -> bool {
     match reason {
         ConnectionError::ConnectionClosed(close) => {
@@ -252,7 +253,7 @@ fn is_full(reason: &ConnectionError) -> bool {
     }
 }
 
-/// Hands a datagram to a socket; one that is not there loses it.
+/// Hands a datagram to a socket; without a socket, the datagram is lost.
 pub(super) fn send_by(outlet: Option<&mut Outlet>, to: Address, parcel: Parcel<'_>) {
     if let Some(outlet) = outlet {
         outlet.push(to, parcel);

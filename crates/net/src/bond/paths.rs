@@ -1,27 +1,28 @@
-//! Which path the next datagram of a connection takes: drives noq-proto by its [gates](super::gate).
+//! Chooses the path of a connection's next datagram: drives noq-proto by its [gates](super::gate).
 //!
 //! ```text
-//!   all gates closed ─► poll: acks and probes that need none
-//!   and is data waiting? ─► scheduler ─► open one gate ─► poll for one datagram ─► close it
-//!                                    └─► wait
+//!   all gates closed ─► poll: acks and probes that need no gate
+//!   data queued? ─► scheduler ─► open one gate ─► poll for one datagram ─► close it
+//!                            └─► wait
 //! ```
 //!
 //! # Where the paper is silent
 //!
-//! - **What gates hold back beside data.** While data waits, noq-proto 1.4.0 sends no ack, no ping
-//!   and no path challenge over a path whose window is full, so not through a closed gate either.
-//!   When all paths wait and acks are overdue by [`ACK_LATE`], the fastest path's gate is opened for
-//!   one datagram, which takes the acks along. A path without a datagram for [`LOOK`] is given one,
-//!   so that its round trip stays known and its far end knows of it.
-//! - **Paths that do not answer.** One that has not answered for two probe timeouts is in doubt: it
-//!   is not used while another answers. After [`DEAD_AFTER`] of them it is closed, so that what was
-//!   in flight on it is sent again over the others, and may be opened anew by the client.
-//! - **Acks leave by the first path** that noq-proto has, also when that one is dead, and then no
+//! - **Frames that a closed gate holds back besides data.** While data is queued, noq-proto 1.4.0
+//!   sends no ack, no ping and no path challenge over a path whose window is full, so not through a
+//!   closed gate either. If the scheduler chooses no path and acks are overdue by [`ACK_LATE`], the
+//!   fastest path's gate is opened for one datagram, which carries the acks. A path that has sent
+//!   no data for [`LOOK`] is given one datagram, so that its round-trip time stays known and the
+//!   far end keeps hearing it.
+//! - **Paths that do not answer.** A path that has not answered for two probe timeouts is in doubt:
+//!   it is not used while another path answers. After [`DEAD_AFTER`] probe timeouts it is closed,
+//!   so that its packets in flight are sent again over the other paths. The client may re-open it.
+//! - **Acks leave by the first path** that noq-proto has, even if that path is dead, and then no
 //!   path seems to answer at the far end. So a path that was heard and falls silent for [`QUIET`]
-//!   while another is heard is asked for an answer, and is in doubt, and given up, sooner; and one
-//!   in doubt is made a backup, which carries no acks while there is another.
-//! - **Unsent data** is what was written less what has left; noq-proto does not say. It is set right
-//!   each time that nothing waits.
+//!   while another is heard is asked for an answer; from then on it is in doubt, and given up,
+//!   sooner. A path in doubt is made a backup, which carries no acks while there is another.
+//! - **Unsent data** is estimated as bytes written minus bytes sent, because noq-proto does not
+//!   report it. The estimate is corrected whenever no data is queued.
 
 mod health;
 
@@ -40,25 +41,25 @@ use super::gate::{Handle, Pending, Reading};
 use super::queueing_delays::Expected;
 use crate::via::{QueueReport, Seen, SeenBy};
 
-/// How long acks may wait for a window; the delay that a receiver owns up to (RFC 9000,
+/// How long acks may be held back by full windows: the delay that a receiver declares (RFC 9000,
 /// `max_ack_delay`).
 const ACK_LATE: Duration = Duration::from_millis(25);
 
-/// The longest time for which a path is not looked at while data waits.
+/// Maximum time without a datagram on a path while data is queued.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// After so many probe timeouts without an answer a path is given up, or half as many where it was
-/// heard and has fallen silent while another is heard; but not before [`DEAD_AT_LEAST`].
+/// Probe timeouts without an answer after which a path is given up; half as many if it was heard
+/// and has fallen silent while another is heard. Never sooner than [`DEAD_AT_LEAST`].
 const DEAD_AFTER: u32 = 4;
 const DEAD_AT_LEAST: Duration = Duration::from_millis(500);
 
-/// Tells what waits in front of a path on this host.
+/// Reads the queues on this host in front of a path.
 pub(super) trait Queues {
-    /// The queue that packets of this path stand in; `None` where nobody can tell.
+    /// The queue that packets of this path enter; `None` if unknown.
     fn queue(&mut self, now: Instant, path: FourTuple) -> Option<Seen>;
 }
 
-/// Nobody can tell.
+/// All queues are unknown.
 #[cfg(test)]
 impl Queues for () {
     fn queue(&mut self, _now: Instant, _path: FourTuple) -> Option<Seen> {
@@ -66,16 +67,16 @@ impl Queues for () {
     }
 }
 
-/// A datagram that leaves.
+/// A datagram to send.
 #[derive(Debug)]
 pub(super) struct Leaving {
     pub(super) transmit: Transmit,
-    /// The path by which it was meant to go, where it has data that a gate was opened for.
+    /// The path whose gate was opened for its data, if one was.
     #[cfg_attr(not(test), expect(dead_code))]
     pub(super) gated: Option<PathId>,
-    /// How many datagrams of this path may leave as one: what it sends within half a ms.
+    /// How many datagrams of this path may leave as one train: as many as it sends in 0.5 ms.
     pub(super) train: usize,
-    /// Its packet, where that wants to know when it left the device.
+    /// Its packet, if its departure from the device is to be recorded.
     pub(super) packet: Option<Pending>,
 }
 
@@ -90,21 +91,21 @@ pub(super) struct Path {
     pub(super) is_established: bool,
     opened_at: Instant,
     last_gated_at: Instant,
-    /// Datagrams that have come by it, and when the last turn was in which some had.
+    /// Datagrams received on it, and the last turn in which some were.
     received: u64,
     heard_at: Option<Instant>,
-    /// It was asked for an answer since.
+    /// It has been asked for an answer since then.
     was_asked: bool,
-    /// It is a backup, as long as it is in doubt.
+    /// It is a backup, while it is in doubt.
     is_backup: bool,
-    /// The pacer has held it back in this turn.
+    /// The pacer, or a full socket, holds it back in this turn.
     is_paced: bool,
-    /// It must send one datagram, whatever its window is.
+    /// It must send one datagram, regardless of its window.
     must_probe: bool,
     /// The interval of its keep-alives.
     keep_alive: Option<Duration>,
     pub(super) seen: Option<Seen>,
-    /// Packets of this path that have come to the queue since it was looked at.
+    /// Packets of this path that have entered the queue since it was last read.
     added: u64,
 }
 
@@ -113,8 +114,8 @@ impl Path {
         self.gate.read()
     }
 
-    /// How many datagrams it sends within half a ms. A train of them counts as one packet in the
-    /// device queue, and holds up what others send.
+    /// How many datagrams it sends in 0.5 ms. A train of them counts as one packet in the device
+    /// queue, and delays packets of other programs.
     fn train(&self) -> usize {
         let reading = self.gate.read();
         let Some(srtt) = reading.srtt else { return 1 };
@@ -122,13 +123,13 @@ impl Path {
         (rate * 0.5e-3 / reading.mtu.max(1) as f64) as usize
     }
 
-    /// For how long it has not answered.
+    /// How long it has not answered; `None` if no answer is outstanding.
     fn unanswered(&self, now: Instant) -> Option<Duration> {
         self.gate.read().waiting_since.map(|since| now.saturating_duration_since(since))
     }
 
-    /// After how long without an answer it is in doubt; sooner where the far end has fallen silent on
-    /// it, too.
+    /// How long it may leave packets unanswered before it is in doubt; less if the far end has
+    /// fallen silent on it, too.
     fn doubt_after(&self) -> Duration {
         let reading = self.gate.read();
         match self.was_asked {
@@ -137,7 +138,7 @@ impl Path {
         }
     }
 
-    /// And after how long it is given up.
+    /// How long it may leave packets unanswered before it is given up.
     fn dead_after(&self) -> Duration {
         let timeouts = if self.was_asked { DEAD_AFTER / 2 } else { DEAD_AFTER };
         (timeouts * self.gate.read().probe_timeout()).max(DEAD_AT_LEAST)
@@ -147,7 +148,7 @@ impl Path {
         self.unanswered(now).is_some_and(|silence| silence > self.doubt_after())
     }
 
-    /// It carries data, and answers as it should.
+    /// It carries data, and is not in doubt.
     fn is_well(&self, now: Instant) -> bool {
         self.is_established && !self.is_doubtful(now)
     }
@@ -156,8 +157,8 @@ impl Path {
         self.unanswered(now).is_some_and(|silence| silence > self.dead_after())
     }
 
-    /// Its device queue as of now, with the packets that this path has given to it since it was looked
-    /// at.
+    /// Its device queue now, including the packets that this path has added since the queue was
+    /// last read.
     fn queue(&self) -> Option<DeviceQueue> {
         self.seen.map(|Seen { queue, .. }| DeviceQueue {
             packets: queue.packets + self.added,
@@ -165,10 +166,11 @@ impl Path {
         })
     }
 
-    /// Tells the gate how long the next packet of this path will wait: for the packets now in the queue.
+    /// Sets the expected queueing delay of this path's next packet: that of the packets now in the
+    /// queue.
     fn expect_wait(&self) {
         let wait = self.queue().map_or(Some(Span::ZERO), |queue| queue.wait());
-        // The queues of stations are behind the driver's entry, where a departure is stamped.
+        // The queues per station are behind the driver's entry, where departures are stamped.
         let is_final = self.seen.is_some_and(|seen| seen.by == SeenBy::Stations);
         self.gate.expect_wait(Expected { wait, is_final });
     }
@@ -198,37 +200,37 @@ impl Path {
 #[derive(Debug)]
 pub(super) struct Paths {
     scheduler: Box<dyn Scheduler>,
-    /// For UDP datagrams of programs: each by the path on which it arrives first, so that the
+    /// For UDP datagrams of programs: each takes the path with the earliest arrival, so that the
     /// datagrams of a flow arrive nearly in order.
     for_datagrams: Option<Box<dyn Scheduler>>,
-    /// The room for DATAGRAM frames when none waits, in bytes.
+    /// The free space for DATAGRAM frames when none is queued, in bytes.
     datagram_room: usize,
     paths: Vec<Path>,
-    /// Those that noq-proto has said are.
+    /// The paths that noq-proto has reported as established.
     established: BTreeSet<PathId>,
     origin: Instant,
-    /// What one stream's receiver takes at most, and that of all streams, in bytes.
+    /// The receive windows of one stream and of all streams, in bytes.
     windows: [u64; 2],
     /// Streams that may have data in flight.
     streams: u64,
     /// The interval of keep-alives of an idle connection.
     keep_alive: Duration,
-    /// Frames with data, both ways, as of the last turn, and when there was a new one.
+    /// Frames with data, in both directions, as of the last turn, and when there was a new one.
     data_frames: u64,
     active_at: Instant,
-    /// The last turn.
+    /// When the last turn began.
     began_at: Instant,
-    /// When the far end was heard last, and since when without a pause.
+    /// When the far end was last heard, and since when without a pause.
     heard_at: Instant,
     alive_since: Option<Instant>,
-    /// When other paths were asked for an answer as one was in doubt.
+    /// When other paths were last asked for an answer because one was in doubt.
     questioned_at: Instant,
-    /// When all paths were asked for an answer.
+    /// When all paths were last asked for an answer.
     probed_at: Instant,
     unsent: u64,
-    /// Data waits, as far as is known.
+    /// Data is queued, as far as is known.
     is_data_waiting: bool,
-    /// The first packet that has come since anything was sent.
+    /// When the first packet arrived since the last datagram was sent.
     received_at: Option<Instant>,
     /// Frames that ask for an ack, as of the last time that acks were late.
     asked_for_acks: u64,
@@ -236,7 +238,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// With the scheduler for what `sending` sends.
+    /// Starts without paths; `sending` sets the windows and keep-alives.
     pub(super) fn new(scheduler: Box<dyn Scheduler>, sending: &Sending, now: Instant) -> Self {
         let memory = u64::from(sending.memory / 2);
         Self {
@@ -244,7 +246,7 @@ impl Paths {
             for_datagrams: SchedulerConfig::Earliest(Default::default()).build().ok(),
             datagram_room: 0,
             paths: Vec::new(),
-            // The first one is there as soon as the connection is.
+            // The first path exists as soon as the connection does.
             established: BTreeSet::from([PathId::ZERO]),
             origin: now,
             windows: [sending.stream_window.into(), memory],
@@ -276,12 +278,12 @@ impl Paths {
             .with_stamps(path.gate.stamped_wait())
     }
 
-    /// So many bytes were written to streams.
+    /// Counts bytes written to streams.
     pub(super) fn on_written(&mut self, bytes: u64) {
         self.unsent += bytes;
     }
 
-    /// A packet of the connection has come.
+    /// A packet of the connection has arrived.
     pub(super) fn on_received(&mut self, now: Instant) {
         self.received_at.get_or_insert(now);
     }
@@ -291,7 +293,7 @@ impl Paths {
         self.established.insert(id);
     }
 
-    /// Knows the paths that noq-proto has, but those that are gone.
+    /// Adds and updates the paths that noq-proto has, except those in `gone`.
     fn learn(&mut self, connection: &Connection, gone: &[PathId], now: Instant) {
         for id in connection.paths().into_iter().filter(|id| !gone.contains(id)) {
             let (Some(gate), Ok(network)) =
@@ -336,14 +338,14 @@ impl Paths {
         }
     }
 
-    /// The sockets of these paths are full: no data by them in this turn.
+    /// Sends no data in this turn by paths whose sockets are full.
     pub(super) fn hold(&mut self, is_full: impl Fn(FourTuple) -> bool) {
         for path in &mut self.paths {
             path.is_paced |= is_full(path.network);
         }
     }
 
-    /// Begins a turn: knows of new paths and of those that are gone, and closes dead ones.
+    /// Begins a turn: adds new paths, removes closed ones, and closes dead ones.
     pub(super) fn begin(
         &mut self,
         connection: &mut Connection,
@@ -370,7 +372,7 @@ impl Paths {
         }
         self.unsent += lost.saturating_sub(self.lost_before);
         self.lost_before = lost;
-        // One of them carries the limits of the others.
+        // One stream carries the limits of the others.
         self.streams = (connection.streams().send_streams() as u64).saturating_sub(1);
         self.keep_alive(connection, now);
         self.listen(connection, now);
@@ -380,7 +382,7 @@ impl Paths {
         self.close_dead(connection, now);
     }
 
-    /// When [`Paths::begin`] is due although nothing happens.
+    /// When [`Paths::begin`] is due without an event.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let open_timeout = self.open_timeout();
         let delays = self.paths.iter().flat_map(|path| {
@@ -392,7 +394,7 @@ impl Paths {
             }
         });
         let late = self.received_at.filter(|_| self.is_data_waiting).map(|at| at + ACK_LATE);
-        // What is past was seen to in the last turn, as far as it could be.
+        // Times in the past were handled in the last turn, as far as possible.
         delays
             .flatten()
             .chain(late)
@@ -402,7 +404,7 @@ impl Paths {
             .min()
     }
 
-    /// Writes the next datagram into the empty `buf`; `None`: nothing more may leave now.
+    /// Writes the next datagram into the empty `buf`; `None` if nothing more may leave now.
     pub(super) fn poll_transmit(
         &mut self,
         connection: &mut Connection,
@@ -444,7 +446,7 @@ impl Paths {
                         (self.is_data_waiting, self.unsent) = (false, 0);
                         return None;
                     }
-                    // The gate was open, and there was room: the pacer has said no.
+                    // The gate was open, and there was room: the pacer has refused.
                     self.paths[index].is_paced = true;
                 }
                 None => return self.poll_waiting(connection, now, buf),
@@ -452,7 +454,7 @@ impl Paths {
         }
     }
 
-    /// Everything waits; what must not wait goes all the same.
+    /// No path may send data now. Sends frames that need no window, and acks that are overdue.
     fn poll_waiting(
         &mut self,
         connection: &mut Connection,
@@ -465,7 +467,7 @@ impl Paths {
         }
         let is_late = |at: Instant| now.saturating_duration_since(at) >= ACK_LATE;
         self.received_at.take_if(|at| is_late(*at))?;
-        // Acks need none in turn.
+        // Acks need no acks in turn.
         let frames = connection.stats().frame_rx;
         let asked = frames.stream + frames.ping + frames.max_data + frames.max_stream_data;
         if std::mem::replace(&mut self.asked_for_acks, asked) == asked {
@@ -504,13 +506,13 @@ impl Paths {
         let unsent = if datagrams > 0 { datagrams } else { self.unsent };
         let flow = SendState {
             unsent: Bytes::new(unsent),
-            // Each stream has a window of its own, and all together one.
+            // Each stream has a window of its own, and the connection one for all.
             window_left: Bytes::new(window.saturating_sub(inflight)),
             window: Bytes::new(window),
             interval: Span::ZERO,
         };
         let at = Time::ZERO + Span::from(now.saturating_duration_since(self.origin));
-        // What is left may be less than a segment.
+        // The remaining data may be less than a segment.
         let room_of = |state: &&PathState| {
             state.has_room() && flow.window_left < state.segment.min(flow.unsent)
         };
@@ -526,7 +528,7 @@ impl Paths {
         }
     }
 
-    /// Opens one gate for one datagram; whether noq-proto has looked at it.
+    /// Opens one gate for one datagram; returns also whether noq-proto has asked for its window.
     fn poll_gate(
         &mut self,
         connection: &mut Connection,
@@ -558,7 +560,8 @@ impl Paths {
         buf: &mut Vec<u8>,
         gated: Option<PathId>,
     ) -> Option<Leaving> {
-        // One that closes says so at each level of encryption, and must be let write all at once.
+        // A connection that closes sends a close per encryption level, and must write all of them
+        // at once.
         const LEVELS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
         let most = if connection.is_closed() { LEVELS } else { NonZeroUsize::MIN };
         let transmit = connection.poll_transmit(now, most, buf)?;
@@ -569,8 +572,8 @@ impl Paths {
         Some(Leaving { transmit, gated, train, packet })
     }
 
-    /// Closes the gates of all paths that can carry data. The others stay open: what makes them
-    /// able to would be held back too.
+    /// Closes the gates of all established paths. The others stay open, as a closed gate would also
+    /// hold back the frames that establish them.
     fn close_all(&self) {
         for path in &self.paths {
             path.gate.set(!path.is_established);

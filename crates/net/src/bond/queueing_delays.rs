@@ -1,25 +1,27 @@
-//! The round trip and the device wait of each acknowledged packet of a path, for equation (2.2) of
-//! QAware ([`freshline_core::path::QAware`]).
+//! The round-trip time and the queueing delay in the device of each acknowledged packet of a path,
+//! for equation (2.2) of QAware ([`freshline_core::path::QAware`]).
 //!
 //! ```text
-//!   packet sent ─► expected wait kept with its number ─► ACK frame: that of its largest new packet
-//!                                                          └─► the round trip that noq-proto took from it
+//!   packet sent ─► expected delay kept by number ─► ACK frame: that of its largest new packet
+//!                                                     └─► the round trip that noq-proto took from it
 //! ```
 //!
 //! # Where sources are silent
 //!
-//! - **One sample per ACK frame**, of its largest newly acknowledged packet: by the rule of RFC 9002,
-//!   section 5.1, only that packet's round trip is known without the time for which the far end held
-//!   the ack.
-//! - **noq-proto 1.4.0 does not give the sample** to a congestion controller, only the smoothed round
-//!   trip, and that after the frame: sample = 8 · new − 7 · old (RFC 9002, section 5.3). It is exact within
-//!   16 ns. Without the subtraction of the ack delay, a path with few packets would look slower by up to 25 ms.
-//! - **The wait** is that by the stamp of the packet's departure ([`Departures`](crate::via::Departures)), where
-//!   the kernel gave one before the ack. Otherwise it is the meter's estimate when the packet is sent: n /
-//!   dequeue rate, from byte queue limits where the driver has them. A packet that is sent into a blocked
-//!   queue, whose rate is unknown, then gives no sample.
-//! - **A queue behind the driver's entry**, such as that of a Wi-Fi device per station: a stamp does
-//!   not contain it, so the estimate counts.
+//! - **One sample per ACK frame**, of its largest newly acknowledged packet: by the rule of RFC
+//!   9002, section 5.1, only that packet's round-trip time is known without the time for which the
+//!   far end held the ack.
+//! - **noq-proto 1.4.0 does not give the sample** to a congestion controller, only the smoothed
+//!   round-trip time, and that after the frame: sample = 8 · new − 7 · old (RFC 9002, section 5.3).
+//!   It is exact within 16 ns. Without the subtraction of the ack delay, a path with few packets
+//!   would look slower by up to 25 ms.
+//! - **The queueing delay** comes from the stamp of the packet's departure
+//!   ([`Departures`](crate::via::Departures)), if the kernel gave one before the ack. Otherwise it
+//!   is the meter's estimate when the packet is sent: n / dequeue rate, from byte queue limits if
+//!   the driver has them. A packet that is sent into a blocked queue, whose rate is unknown, then
+//!   gives no sample.
+//! - **A queue behind the driver's entry**, such as that of a Wi-Fi device per station: a stamp
+//!   does not include it, so the estimate counts.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -27,19 +29,19 @@ use std::time::{Duration, Instant};
 use freshline_core::path::{Acked, LastStamp};
 use freshline_core::unit::Span;
 
-/// Packets in flight whose waits are kept, at most; of more, the oldest are forgotten.
+/// Maximum number of packets in flight whose delays are kept; beyond it the oldest are dropped.
 const MAX_IN_FLIGHT: usize = 1 << 14;
 
-/// The wait of a packet before its departure is known.
+/// The queueing delay of a packet before its departure is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Expected {
-    /// `None` where it is unknown.
+    /// `None` if unknown.
     pub(super) wait: Option<Span>,
-    /// No stamp replaces it: the packet waits behind the driver's entry.
+    /// No stamp replaces it: the packet queues behind the driver's entry.
     pub(super) is_final: bool,
 }
 
-/// The wait of a packet in flight, and whether it is by a stamp.
+/// The queueing delay of a packet in flight, and whether it comes from a stamp.
 type Wait = (Expected, bool);
 
 /// The packets of one path.
@@ -47,25 +49,26 @@ type Wait = (Expected, bool);
 pub(super) struct QueueingDelays {
     /// For a packet that is sent now.
     next: Expected,
-    /// Numbers, which rise, and waits.
+    /// Packet numbers, in rising order, and queueing delays.
     in_flight: VecDeque<(u64, Wait)>,
     /// The packet that was sent last, and when.
     sent: Option<(u64, Instant)>,
-    /// The last wait by a stamp.
+    /// The last queueing delay by a stamp.
     stamped: LastStamp,
     /// The largest number that was acknowledged.
     largest: Option<u64>,
-    /// The wait of the largest newly acknowledged packet, whose round trip is to come.
+    /// The queueing delay of the largest newly acknowledged packet, whose round-trip time is to
+    /// come.
     newest: Option<Option<Span>>,
     /// The ACK frame that acknowledged it has been read to its end.
     is_frame_over: bool,
-    /// The smoothed round trip before that.
+    /// The smoothed round-trip time before that.
     before: Option<Duration>,
     acked: Vec<Acked>,
 }
 
 impl QueueingDelays {
-    /// The wait in the device queue of packets that are sent from now on.
+    /// Sets the time in the device queue of packets that are sent from now on.
     pub(super) fn expect(&mut self, expected: Expected) {
         self.next = expected;
     }
@@ -74,7 +77,7 @@ impl QueueingDelays {
         if self.in_flight.len() == MAX_IN_FLIGHT {
             self.in_flight.pop_front();
         }
-        // They are looked for by their numbers, which start anew after the handshake.
+        // Packets are searched by number, and the numbers restart after the handshake.
         if self.in_flight.back().is_some_and(|(last, _)| *last >= number) {
             self.in_flight.clear();
             self.largest = None;
@@ -83,7 +86,7 @@ impl QueueingDelays {
         self.sent = (!self.next.is_final).then_some((number, now));
     }
 
-    /// The packet that was sent since the last call, and when, if a stamp would say its wait.
+    /// The packet sent since the last call, and when, if a stamp would give its queueing delay.
     pub(super) fn take_sent(&mut self) -> Option<(u64, Instant)> {
         self.sent.take()
     }
@@ -95,13 +98,13 @@ impl QueueingDelays {
         }
     }
 
-    /// The last wait by a stamp, if such stamps come.
+    /// The last queueing delay by a stamp, if such stamps arrive.
     pub(super) fn stamped(&self) -> Option<Span> {
         self.stamped.wait()
     }
 
-    /// A packet that asks for an ack is acknowledged; `smoothed` is the round trip as of the frame
-    /// before.
+    /// A packet that asks for an ack is acknowledged; `smoothed` is the round-trip time as of the
+    /// frame before.
     pub(super) fn on_acked(&mut self, number: u64, smoothed: Duration) {
         self.settle(smoothed);
         if self.largest.is_some_and(|largest| number <= largest) {
@@ -117,12 +120,12 @@ impl QueueingDelays {
         self.in_flight.drain(..=at);
     }
 
-    /// The frame has been read; its round trip is in the smoothed one from now on.
+    /// The frame has been read; the smoothed round-trip time includes it from now on.
     pub(super) fn on_frame_over(&mut self) {
         self.is_frame_over = true;
     }
 
-    /// The smoothed round trip is this after the last frame that was over.
+    /// Sets the smoothed round-trip time after the last complete frame.
     pub(super) fn settle(&mut self, smoothed: Duration) {
         if !std::mem::take(&mut self.is_frame_over) {
             return;
@@ -227,7 +230,7 @@ mod tests {
             assert_eq!(ack(&mut delays, 1 + without, None), [acked(40, 3)]);
         }
         assert_eq!(delays.stamped(), None);
-        // Behind the driver's entry a stamp says nothing.
+        // Behind the driver's entry, stamps are not used.
         delays.expect(Expected { wait: Some(Span::from_millis(3)), is_final: true });
         delays.on_sent(100, now());
         assert_eq!(delays.take_sent(), None);

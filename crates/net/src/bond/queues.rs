@@ -1,7 +1,7 @@
 //! Device queues of the paths of a bond.
 //!
-//! noq-proto knows a path by its addresses. Those of a client's paths differ in a made-up local address
-//! (`client::Way::label`), which stands for the device that the path's socket is bound to.
+//! noq-proto identifies a path by its addresses. Each path of a client has a made-up local address
+//! (`client::ClientPath::label`), which identifies the device that the path's socket is bound to.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -25,7 +25,8 @@ impl PathQueues {
         Self { devices: DeviceQueues::new(), bound: HashMap::new() }
     }
 
-    /// Paths with the local address `label` leave by this device, or as the routes say.
+    /// Paths with the local address `label` leave by this device, or by the routing table if it is
+    /// `None`.
     pub(super) fn bind(&mut self, label: IpAddr, device: Option<u32>) {
         match device {
             Some(device) => self.bound.insert(label, device),

@@ -1,4 +1,4 @@
-//! Names to addresses, on threads of their own: the system's resolver blocks.
+//! Resolves names to addresses, on threads of its own: the system's resolver blocks.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -7,21 +7,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::waker::Waker;
 use freshline_system::privileges::keep_only;
 
-/// Threads: so many slow names do not hold up the next one.
+/// Number of threads, and so of names that are looked up at a time.
 const THREADS: usize = 16;
 
-/// Questions that wait, at most.
+/// Maximum number of queued questions.
 const WAITING: usize = 256;
 
-/// The most addresses of a name that are tried.
+/// Maximum number of addresses per name that are tried.
 const ADDRESSES: usize = 8;
 
-/// By what the asker knows a question: a flow's key, and a number, as keys are used again.
+/// Identifies the asker: a flow's key, and a number, because keys are reused.
 pub(super) type Asker = (usize, u64);
 
 type Question = (Asker, String, u16);
 
-/// An answer; no addresses: there is none, or nobody knows.
+/// An answer; without addresses if the name has none or the look-up failed.
 pub(super) type Answer = (Asker, Vec<SocketAddr>);
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
-    /// Starts its threads; `waker` is woken for each answer. They end with the resolver.
+    /// Starts its threads, which end with the resolver. `waker` is woken for each answer.
     pub(super) fn new(waker: &Arc<Waker>) -> Self {
         let (questions, asked) = sync_channel::<Question>(WAITING);
         let (answer, answers) = channel();
@@ -39,7 +39,7 @@ impl Resolver {
         for _ in 0..THREADS {
             let (asked, answer, waker) = (Arc::clone(&asked), answer.clone(), Arc::clone(waker));
             std::thread::spawn(move || {
-                // It reads answers that other hosts have written.
+                // This thread reads answers that other hosts have written.
                 let _ = keep_only(&[]);
                 work(&asked, &answer, &waker);
             });
@@ -47,7 +47,7 @@ impl Resolver {
         Self { questions, answers }
     }
 
-    /// Asks for a name; whether there was room for the question.
+    /// Asks for a name; returns whether there was room for the question.
     pub(super) fn ask(&self, asker: Asker, name: &str, port: u16) -> bool {
         self.questions.try_send((asker, name.to_owned(), port)).is_ok()
     }

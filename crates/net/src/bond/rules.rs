@@ -1,9 +1,9 @@
-//! Where a server connects to on behalf of its clients.
+//! Which destinations a server connects to on behalf of its clients.
 //!
-//! Anywhere on the Internet; nowhere on the server's own host, whatever its addresses are, on the
-//! networks of its interfaces, and on private networks, which are closer to it than its clients should
-//! be, unless it is told to. A name is judged by the addresses that it has, just before one of them is
-//! used, so that no name can lead inside. The networks of interfaces are read just then, too.
+//! By default any address on the Internet. Not allowed are the server's own host, under any of its
+//! addresses, the networks of its interfaces, and private networks, because the server is closer to
+//! them than its clients should be. A name is judged by its addresses, just before one of them is
+//! used, so that no name can lead inside. The networks of interfaces are read at the same moment.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -20,11 +20,11 @@ const AZURE_HOST: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 pub enum Allow {
     /// All hosts of a network, by its address and the length of its prefix, and all of their ports.
     Network(IpAddr, u8),
-    /// A host, by name or address as the client says it, and one of its ports.
+    /// A host, by name or address as the client gives it, and one of its ports.
     Port(String, u16),
 }
 
-/// A text that allows nothing.
+/// A text that is not such a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither a network nor a destination; write 10.1.0.0/16 or 127.0.0.1:8080")]
 pub struct BadAllow(String);
@@ -38,7 +38,7 @@ impl FromStr for Allow {
             let address: IpAddr = address.parse().map_err(|_| bad())?;
             let len: u8 = len.parse().map_err(|_| bad())?;
             let most = if address.is_ipv4() { 32 } else { 128 };
-            // Networks of addresses that stand for IPv4 have to be written as IPv4.
+            // IPv6 networks that embed IPv4 addresses must be written as IPv4.
             let is_one = len == most || (len < most && plain(address) == address);
             return if is_one { Ok(Self::Network(address, len)) } else { Err(bad()) };
         }
@@ -50,27 +50,28 @@ impl FromStr for Allow {
     }
 }
 
-/// What a server allows.
+/// The rules of a server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rules(pub(super) Vec<Allow>);
 
 impl Rules {
-    /// Whether `address`, to which `target` has led, may be connected to.
+    /// Whether a connection to `address`, an address of `target`, is allowed.
     ///
     /// # Errors
-    /// If the system does not say whether it is this host's, or which networks its interfaces have.
+    /// If the system does not report whether the address is this host's, or the networks of its
+    /// interfaces.
     pub(super) fn allow(&self, target: &Target, address: IpAddr) -> io::Result<bool> {
         if self.is_listed(target, address) {
             return Ok(true);
         }
         let canonical = plain(address);
-        // Without a route it is nobody's here.
+        // Without a route, the address does not belong to this host.
         let leads_home = || canonical != address && is_own(canonical).unwrap_or(false);
         let is_far = is_public(canonical) && !is_own(address)? && !leads_home();
         Ok(is_far && !Networks::read()?.hold(&[address, canonical]))
     }
 
-    /// Whether it was allowed expressly.
+    /// Whether a rule allows it explicitly.
     fn is_listed(&self, target: &Target, address: IpAddr) -> bool {
         let address = plain(address);
         self.0.iter().any(|allow| match allow {
@@ -85,8 +86,8 @@ impl Rules {
     }
 }
 
-/// Whether packets to this address stay on this host: then they leave from the very same one. Nothing
-/// is sent to find out.
+/// Whether packets to this address stay on this host: then they would leave from the same address.
+/// Nothing is sent to find out.
 fn is_own(address: IpAddr) -> io::Result<bool> {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -98,7 +99,7 @@ fn is_own(address: IpAddr) -> io::Result<bool> {
     Ok(plain(socket.local_addr()?.ip()) == plain(address))
 }
 
-/// The IPv4 address that an IPv6 address stands for, if it does.
+/// The IPv4 address that an IPv6 address embeds, if any.
 fn plain(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     if let Some(v4) = v6.to_ipv4_mapped() {
@@ -114,7 +115,7 @@ fn plain(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether anybody on the Internet could reach it.
+/// Whether the address is reachable from the Internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -122,7 +123,7 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// What is not in IANA's registry of special-purpose addresses.
+/// Whether it is outside IANA's registry of special-purpose addresses.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     let is_special = a == 0
@@ -141,7 +142,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !is_special
 }
 
-/// Global unicast, less what is documentation or a protocol's.
+/// Global unicast, except addresses for documentation and for protocols.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let s = address.segments();
     let is_global = s[0] & 0xe000 == 0x2000;
@@ -167,7 +168,7 @@ fn contains(network: IpAddr, len: u8, address: IpAddr) -> bool {
 mod tests {
     use super::*;
 
-    /// Whether the rules allow it, were it another host's.
+    /// Whether the rules allow the address, assuming that it is another host's.
     fn allows(rules: &[&str], address: &str) -> bool {
         let rules = Rules(rules.iter().map(|rule| rule.parse().unwrap()).collect());
         let ip = address.parse().unwrap();
@@ -179,7 +180,7 @@ mod tests {
         for own in ["127.0.0.1", "::ffff:127.0.0.1"] {
             assert!(is_own(own.parse().unwrap()).unwrap(), "{own}");
         }
-        // There may be no route, which is no error of the rules.
+        // There may be no route, which is not an error of the rules.
         assert!(!is_own("192.0.2.1".parse().unwrap()).unwrap_or(false));
     }
 

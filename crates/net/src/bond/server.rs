@@ -1,4 +1,4 @@
-//! The server's end: QUIC connections in, TCP connections to anywhere out.
+//! The server's end: accepts QUIC connections, and opens TCP connections to destinations.
 
 mod admission;
 mod connect;
@@ -29,37 +29,37 @@ use crate::quic::{Clients, Identity};
 use crate::refusal::Refusal;
 use crate::stop::Stop;
 
-/// The most clients at a time.
+/// Maximum number of clients at a time.
 const LINKS: usize = 64;
 
-/// How long a handshake may take: some round trips of the slowest links.
+/// Time limit of a handshake: some round trips on the slowest links.
 const HANDSHAKE: Span = Span::from_secs(30);
 
-/// How long a stream may take from its head to a TCP connection.
+/// Time limit from a stream's head to its TCP connection.
 const PATIENCE: Span = Span::from_secs(10);
 
-/// How often those that take too long are looked for.
+/// How often handshakes and streams are checked for their time limits.
 const SWEEP: Span = Span::from_secs(1);
 
-/// What a server needs to run.
+/// The configuration of a server.
 #[derive(Debug)]
 pub struct ServerConfig {
-    /// Where to listen.
+    /// The address to listen at.
     pub listen: SocketAddr,
-    /// Who the server is.
+    /// The server's identity.
     pub identity: Identity,
-    /// Whom it takes.
+    /// The clients that it accepts.
     pub clients: Clients,
     /// How to send.
     pub sending: Sending,
-    /// Private destinations to which it connects all the same.
+    /// Private destinations that are allowed.
     pub allow: Vec<Allow>,
 }
 
-/// Which stream of which client.
+/// A stream of a client.
 type StreamKey = (ConnectionHandle, StreamId);
 
-/// A stream on its way to a TCP connection.
+/// A client's stream, up to and with its TCP connection.
 struct ServerStream {
     link: ConnectionHandle,
     stream: StreamId,
@@ -68,18 +68,18 @@ struct ServerStream {
 }
 
 enum Step {
-    /// It is being moved on.
+    /// Taken out, to be moved to the next step.
     Gone,
-    /// The head is not whole yet.
+    /// The head is incomplete.
     Head(Vec<u8>),
-    /// The name is being looked up, by the question of this number.
+    /// The name is being looked up, by the question with this number.
     Resolving(u64, Wish),
     /// TCP's handshakes with the addresses of the destination.
     Connecting(Attempts),
     Open(Pipe),
 }
 
-/// What a head has asked for; what has come after it waits.
+/// The target that a head asks for, and the bytes received after the head.
 struct Wish {
     target: Target,
     rest: Bytes,
@@ -92,7 +92,7 @@ pub struct Server {
     max_links: usize,
     rules: Rules,
     resolver: Resolver,
-    /// Names that were asked for.
+    /// The number of names looked up so far.
     questions: u64,
     outlet: Outlet,
     links: HashMap<ConnectionHandle, (Link, Time)>,
@@ -103,7 +103,7 @@ pub struct Server {
     by_stream: HashMap<StreamKey, usize>,
     udp: udp::Flows,
     families: Families,
-    /// When the next address of some name is tried.
+    /// When the next address of a name is tried.
     next_attempt_at: Option<Time>,
     sweep_at: Time,
 }
@@ -112,7 +112,7 @@ impl Server {
     /// Opens the socket.
     ///
     /// # Errors
-    /// [`BondError`] says what is missing.
+    /// [`BondError`] if the address, the identity or the scheduler cannot be used.
     pub fn bind(config: ServerConfig) -> Result<Self, BondError> {
         let (endpoint, quic) = config::server(&config.identity, &config.clients, &config.sending)?;
         let quic = Arc::new(quic);
@@ -143,33 +143,33 @@ impl Server {
         })
     }
 
-    /// Where it listens, with the port that was chosen for port 0.
+    /// The listening address, with the port that was chosen for port 0.
     ///
     /// # Errors
-    /// [`BondError::System`] if the system does not say.
+    /// [`BondError::System`] if the system does not report it.
     pub fn local_addr(&self) -> Result<SocketAddr, BondError> {
         Ok(self.outlet.socket.udp.local_addr().map_err(system("learn its own address"))?)
     }
 
-    /// Runs until `stop`, or until `until` has come.
+    /// Runs until `stop`, or until the time `until`.
     ///
     /// # Errors
-    /// [`BondError`] where it cannot go on; trouble with clients is none.
+    /// [`BondError`] if it cannot go on; errors of single clients do not end it.
     pub fn run(&mut self, stop: &Stop, until: Option<Time>) -> Result<(), BondError> {
         let ended = run(self, stop, until);
-        // By a reset: to a destination, an end would look as if all had come.
+        // By a reset: a normal end would tell destinations that all data has arrived.
         for handle in self.links.keys().copied().collect::<Vec<_>>() {
             self.drop_flows(handle);
         }
         ended
     }
 
-    /// Something through which other threads see how the server fares.
+    /// A handle by which other threads read the server's reports.
     pub fn watcher(&self) -> Watcher {
         self.driver.watcher.clone()
     }
 
-    /// Takes in what has come; whether there may be more.
+    /// Receives datagrams; returns whether there may be more.
     fn receive(&mut self, now: Time) -> Result<bool, BondError> {
         let instant = self.driver.clock.instant_of(now);
         let (mut touched, mut newcomers) = (Vec::new(), Vec::new());
@@ -197,7 +197,7 @@ impl Server {
         Ok(busy.map_err(system("receive"))?)
     }
 
-    /// Takes note of what has happened to a connection.
+    /// Handles the events of a connection.
     fn settle(&mut self, handle: ConnectionHandle) {
         let now = self.driver.clock.now();
         loop {
@@ -219,7 +219,7 @@ impl Server {
                     self.shares.insert(handle.0 as u32, &origin);
                     tracing::info!(client = handle.0, "connected");
                 }
-                // Only servers are full.
+                // Only a server can be full.
                 LinkEvent::Full => self.drop_flows(handle),
                 LinkEvent::Lost(reason) => {
                     tracing::info!(client = handle.0, "gone: {reason}");
@@ -247,7 +247,7 @@ impl Server {
         }
     }
 
-    /// One client too many: it or another one goes.
+    /// There is one client too many: closes this connection or another one.
     fn make_room(&mut self, handle: ConnectionHandle, now: Time) {
         let instant = self.driver.clock.instant_of(now);
         let newcomer = self.origin(handle);
@@ -334,7 +334,7 @@ impl Server {
         self.sweep_open(now);
     }
 
-    /// Gives up those of whom nothing is to be expected, and tries others again.
+    /// Ends stuck flows and silent half-closed ones, and retries others.
     fn sweep_open(&mut self, now: Time) {
         let open = self.flows.iter_mut().filter_map(|(key, flow)| match &mut flow.step {
             Step::Open(pipe) => Some((flow.link.0, key, pipe)),
@@ -353,7 +353,7 @@ impl Server {
         }
     }
 
-    /// Moves bytes of the flows that can go on; whether some could go on at once.
+    /// Moves bytes of flows that can make progress; returns whether some can go on at once.
     fn pump(&mut self) -> bool {
         for _ in 0..self.driver.ready.len() {
             let Some(key) = self.driver.ready.pop_front() else { break };
@@ -380,7 +380,7 @@ impl Server {
         self.by_stream.remove(&(flow.link, flow.stream));
     }
 
-    /// Tells the client why there is no connection, and ends the stream.
+    /// Sends the client the reason why there is no connection, and ends the stream.
     fn refuse(&mut self, key: usize, why: Reply) {
         let Some(flow) = self.flows.get(key) else { return };
         self.driver.refused += 1;
@@ -424,7 +424,7 @@ impl End for Server {
         self.flows.len()
     }
 
-    // It has no listeners.
+    // A server has no such listeners.
     fn accept(&mut self, _listener: usize) {}
 
     fn turn(&mut self, now: Time) -> Result<bool, BondError> {

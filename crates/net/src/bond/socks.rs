@@ -1,5 +1,4 @@
-//! SOCKS5 (RFC 1928), as much of it as programs use: CONNECT and UDP ASSOCIATE, without
-//! authentication.
+//! SOCKS5 (RFC 1928), as far as programs use it: CONNECT and UDP ASSOCIATE, without authentication.
 //!
 //! ```text
 //!   program: 5, methods ─► us: 5, 0 ─► program: 5, 1 (CONNECT), 0, target ─► us: 5, reply, 0, …
@@ -11,18 +10,18 @@ use std::net::SocketAddr;
 use super::Target;
 use super::head::{self, Parsed, Reply, parse_target};
 
-/// What to do with what a program has said so far.
+/// The result of parsing a program's bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Wait for more.
+    /// Incomplete: read more.
     More,
-    /// So many bytes were a greeting: answer with these.
+    /// A greeting of this length: send this answer.
     Greet(usize, &'static [u8]),
-    /// So many bytes were a request.
+    /// A request of this length.
     Connect(usize, Target),
-    /// A request to carry datagrams.
+    /// A request to carry UDP datagrams.
     Associate,
-    /// End the connection, with these words.
+    /// End the connection, with this answer.
     Refuse(&'static [u8]),
 }
 
@@ -54,7 +53,7 @@ pub(super) fn request(bytes: &[u8]) -> Step {
             Parsed::Whole(..) if *command == ASSOCIATE => Step::Associate,
             Parsed::Partial => Step::More,
             Parsed::Whole(target, len) => Step::Connect(3 + len, target),
-            // The address type is unknown, or the name is none.
+            // The address type is unknown, or the name is invalid.
             Parsed::Bad => Step::Refuse(&[VERSION, 8, 0, 1, 0, 0, 0, 0, 0, 0]),
         },
         [] | [VERSION] | [VERSION, CONNECT | ASSOCIATE] => Step::More,
@@ -64,13 +63,13 @@ pub(super) fn request(bytes: &[u8]) -> Step {
     }
 }
 
-/// The answer to a request (section 6); the address from which the server connects is its own
-/// affair.
+/// The answer to a request (section 6). It does not contain the address from which the server
+/// connects.
 pub(super) fn answer(reply: Reply) -> Vec<u8> {
     vec![VERSION, reply as u8, 0, 1, 0, 0, 0, 0, 0, 0]
 }
 
-/// The answer to a request to carry datagrams: where the program sends them.
+/// The answer to a request to carry datagrams: the address to which the program sends them.
 pub(super) fn associated(at: SocketAddr) -> Vec<u8> {
     // A head is a version and the address, which SOCKS5 writes in the same way.
     let address = &head::write(&Target::Address(at))[1..];

@@ -1,4 +1,4 @@
-//! How a bond fares, for whoever looks at it from another thread.
+//! Reports of a bond, for readers on other threads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::via::QueueReport;
 /// One path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PathReport {
-    /// Whose it is: the client's number at the server; 0 at a client.
+    /// The connection of the path: the client's number at the server; 0 at a client.
     pub link: usize,
     /// QUIC's number of the path.
     pub path: String,
@@ -23,11 +23,11 @@ pub struct PathReport {
     pub remote: String,
     /// It carries data.
     pub is_up: bool,
-    /// The smoothed round trip in ms.
+    /// The smoothed round-trip time in ms.
     pub srtt_ms: Option<f64>,
-    /// What may be in flight, in bytes.
+    /// The congestion window, in bytes.
     pub window_bytes: u64,
-    /// What is.
+    /// Bytes in flight.
     pub inflight_bytes: u64,
     /// The queue of its device, and whether it is seen.
     #[serde(flatten)]
@@ -40,7 +40,7 @@ pub struct PathReport {
     pub lost_packets: u64,
 }
 
-/// What has become of one `--via` of a client.
+/// The state of one `--via` of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ViaState {
@@ -56,7 +56,7 @@ pub enum ViaState {
     Up,
 }
 
-/// One `--via` of a client.
+/// A report of one `--via` of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ViaReport {
     /// The interface or address, as it was given.
@@ -69,29 +69,29 @@ pub struct ViaReport {
     pub failures: u64,
 }
 
-/// One end of a bond, as of some moment.
+/// A report of one end of a bond.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct BondReport {
-    /// Since when it runs, in s.
+    /// How long it has run, in s.
     pub duration_s: f64,
-    /// The scheduler for what it sends.
+    /// The scheduler for the data that this end sends.
     pub scheduler: &'static str,
     /// QUIC connections.
     pub links: usize,
-    /// TCP connections that are carried.
+    /// Open TCP connections.
     pub streams_open: usize,
-    /// And that were, ever.
+    /// TCP connections so far.
     pub streams: u64,
     /// Streams that were not connected: forbidden, refused, unreachable.
     pub streams_refused: u64,
-    /// What a server refused, or ended to make room, by reason.
+    /// Refusals of a server, including connections ended to make room, by reason.
     #[serde(rename = "refused_by")]
     pub refusals: Refusals,
     /// Bytes from programs or destinations that QUIC has taken.
     pub streams_sent_bytes: u64,
     /// Bytes that programs or destinations have taken from QUIC.
     pub streams_received_bytes: u64,
-    /// Flows of UDP datagrams that are carried.
+    /// Open flows of UDP datagrams.
     pub udp_flows_open: usize,
     /// UDP datagrams of programs or destinations that QUIC has taken.
     pub datagrams_sent: u64,
@@ -101,16 +101,16 @@ pub struct BondReport {
     pub datagrams_dropped: u64,
     /// The `--via` of a client; empty at a server.
     pub vias: Vec<ViaReport>,
-    /// The paths that are there.
+    /// The current paths.
     pub paths: Vec<PathReport>,
 }
 
-/// What an end tells others of itself; it is renewed a few times a second.
+/// A handle to the report of an end, which is updated several times per second.
 #[derive(Debug, Clone, Default)]
 pub struct Watcher(Arc<Mutex<BondReport>>);
 
 impl Watcher {
-    /// How it fares.
+    /// The latest report.
     pub fn report(&self) -> BondReport {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

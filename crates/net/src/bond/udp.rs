@@ -1,15 +1,15 @@
-//! UDP datagrams of programs in QUIC's DATAGRAM frames (RFC 9221): one message per UDP datagram, in as
-//! many frames as it needs.
+//! UDP datagrams of programs in QUIC's DATAGRAM frames (RFC 9221): one message per UDP datagram, in
+//! as many frames as it needs.
 //!
 //! ```text
 //!   frame:    flow (4 bytes) │ sequence (2) │ index of the piece, index of the last (4 bits each) │ piece
 //!   message:  kind, address, port, as in SOCKS5 │ the UDP payload
 //! ```
 //!
-//! Frames of one message that is larger than a packet are joined again by the far end, which keeps
-//! at most [`PARTIALS`] incomplete messages per flow and [`PARTIAL_BYTES`] of one peer, for at most
-//! [`PARTIAL_LIFE`]. Lost frames are not sent again, and a send
-//! buffer that is full drops its oldest frames, so that a queue never holds fresh datagrams up.
+//! The far end joins the frames of a message that is larger than a packet. It keeps at most
+//! [`PARTIALS`] incomplete messages per flow and [`PARTIAL_BYTES`] of one peer, for at most
+//! [`PARTIAL_LIFE`]. Lost frames are not sent again, and a full send buffer drops its oldest
+//! frames, so that fresh datagrams do not queue behind old ones.
 
 use std::collections::VecDeque;
 
@@ -17,11 +17,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use freshline_core::unit::{Span, Time};
 use noq_proto::Connection;
 
-/// Frames that may wait for the congestion windows, in bytes of payload; beyond them the oldest are
-/// dropped.
+/// Maximum of frames queued for the congestion windows, in bytes of payload; beyond it the oldest
+/// are dropped.
 pub(super) const SEND_BUFFER: usize = 128 * 1024;
 
-/// Received frames that may wait for this end, in bytes of payload.
+/// Maximum of received frames queued for this end, in bytes of payload.
 pub(super) const RECEIVE_BUFFER: usize = 256 * 1024;
 
 /// The largest UDP payload.
@@ -33,7 +33,7 @@ pub(super) const A_TURN: usize = 64;
 /// Bytes in front of a piece.
 const HEADER: usize = 7;
 
-/// Pieces of one message, at most.
+/// Maximum number of pieces per message.
 const PIECES: usize = 16;
 
 /// Incomplete messages of one flow that are kept; beyond them the oldest is dropped.
@@ -42,7 +42,8 @@ const PARTIALS: usize = 4;
 /// Memory of all incomplete messages of one peer, in bytes; beyond it the oldest are dropped.
 const PARTIAL_BYTES: usize = 1024 * 1024;
 
-/// How long a message may be incomplete: its frames leave together, so that the others are lost then.
+/// How long a message may be incomplete: its frames leave together, so missing ones are lost by
+/// then.
 const PARTIAL_LIFE: Span = Span::from_secs(3);
 
 /// One frame.
@@ -107,7 +108,7 @@ impl Numbers {
 #[derive(Debug, Default)]
 pub(super) struct Partials {
     all: VecDeque<Partial>,
-    /// What they take, in bytes.
+    /// Their total size, in bytes.
     bytes: usize,
 }
 
@@ -122,7 +123,7 @@ struct Partial {
 }
 
 impl Partials {
-    /// Takes a frame; the message, if that completes it.
+    /// Adds a frame; returns the message if the frame completes it.
     pub(super) fn join(&mut self, frame: Frame, now: Time) -> Option<Bytes> {
         if frame.last == 0 {
             return Some(frame.piece);
@@ -153,14 +154,14 @@ impl Partials {
         None
     }
 
-    /// Drops those that have been incomplete for too long.
+    /// Drops messages that have been incomplete for too long.
     pub(super) fn expire(&mut self, now: Time) {
         while self.all.front().is_some_and(|oldest| now.since(oldest.began_at) > PARTIAL_LIFE) {
             self.remove(0);
         }
     }
 
-    /// Makes room for the message of this frame; its index.
+    /// Makes room for the message of this frame; returns its index.
     fn begin(&mut self, frame: &Frame, now: Time) -> usize {
         let of_flow = || self.all.iter().enumerate().filter(|(_, it)| it.flow == frame.flow);
         if of_flow().count() >= PARTIALS
@@ -216,7 +217,7 @@ mod tests {
         for flow in 0..1000 {
             let frames = frames(flow);
             assert_eq!(join(&mut partials, &frames[1..]), None);
-            // The same frame again takes no more.
+            // A repeated frame uses no more memory.
             assert_eq!(join(&mut partials, &frames[1..2]), None);
             assert!(partials.bytes <= PARTIAL_BYTES);
         }

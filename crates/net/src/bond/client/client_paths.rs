@@ -17,9 +17,9 @@ pub(super) struct ClientPath {
     pub(super) via: Via,
     /// The server's address on this path.
     pub(super) peer: SocketAddr,
-    /// It has this address on this path alone.
+    /// The address was given for this path alone.
     is_fixed: bool,
-    /// Its local address towards noq-proto: made up, so that it stays when the real one changes.
+    /// Its local address as noq-proto sees it: made up, so that it stays when the real one changes.
     pub(super) label: IpAddr,
     pub(super) outlet: Option<Outlet>,
     /// The number of the interface that it is bound to.
@@ -68,7 +68,7 @@ impl ClientPath {
         self.peer = server;
     }
 
-    /// What users see of it.
+    /// Its report for users.
     pub(super) fn report(&self) -> ViaReport {
         let state = match self.trouble {
             _ if self.is_up => ViaState::Up,

@@ -8,7 +8,7 @@ use crate::bond::link::LinkEvent;
 use crate::quic::LostReason;
 
 impl Client {
-    /// Takes note of what has happened to the connection.
+    /// Handles the events of the connection.
     pub(super) fn settle(&mut self) -> Result<(), BondError> {
         let now = self.driver.clock.now();
         loop {
@@ -69,7 +69,7 @@ impl Client {
     fn on_ready(&mut self, now: Time) {
         (self.was_ready, self.is_without_answer) = (true, false);
         (self.unanswered, self.ready_at) = (0, Some(now));
-        // It may have moved when it must be dialled again.
+        // The server may have another address when it must be dialled again.
         self.lookup_at = Some(now);
         self.client_paths[self.dialled].on_up();
         tracing::info!(server = %self.server, "connected");
@@ -78,7 +78,7 @@ impl Client {
     }
 
     fn on_lost(&mut self, reason: LostReason, now: Time) -> Result<(), BondError> {
-        // Where we have ended it, the server does not know yet.
+        // If this end has closed the connection, the server does not know yet.
         self.transmit();
         let is_final = matches!(
             reason,
@@ -91,7 +91,7 @@ impl Client {
             });
         }
         self.back_off(now);
-        // A refusal that lasts is reported once.
+        // A lasting refusal is reported once.
         if self.refusals <= 1 {
             tracing::warn!(server = %self.server, "connection lost: {reason}");
         }

@@ -1,5 +1,5 @@
-//! A program's connection on its way to a stream: where it wants to go, the head, the server's
-//! answer.
+//! A program's connection until it is carried by a stream: the program's request, the stream's
+//! head, the server's answer.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -21,13 +21,14 @@ use super::super::socks;
 use super::Client;
 use super::udp::Associations;
 
-/// How long a program may take to say where it wants to go.
+/// Time limit of a program's request.
 const GREETING: Span = Span::from_secs(10);
 
-/// How long a program waits for the server: the server's own patience, and a connection to it first.
+/// How long a program waits for the server: the server's own time limit, and a connection to it
+/// first.
 const PATIENCE: Span = Span::from_secs(30);
 
-/// The most bytes that a program may send on the connection of its association: SOCKS5 knows none.
+/// Maximum bytes that a program may send on the connection of its association: SOCKS5 defines none.
 const MAX_IDLE_TALK: usize = 4096;
 
 /// A program's connection.
@@ -37,34 +38,34 @@ pub(super) struct ProgramConnection {
 }
 
 pub(super) enum Step {
-    /// It is being moved on.
+    /// Taken out, to be moved to the next step.
     Gone,
-    /// It says where it wants to go.
+    /// The program sends its request.
     Greeting(TcpStream, Greeting),
     /// It waits for a stream.
     Waiting(Program, Target),
-    /// The server connects to the target. The rest of the head waits to leave.
+    /// The server is connecting to the target. The rest of the head is still to be sent.
     Asked(Program, StreamId, Bytes),
     Open(Pipe),
-    /// It lives as long as an association, of this number. Then, how many bytes the program has sent
-    /// meanwhile, which mean nothing.
+    /// It lives as long as the association with this number. The last field counts the bytes that
+    /// the program has sent meanwhile, which are ignored.
     Associated(TcpStream, usize, usize),
 }
 
 /// A program whose destination is known.
 pub(super) struct Program {
     pub(super) tcp: TcpStream,
-    /// How it has asked; not at all, where its port says where it goes.
+    /// The protocol of its request; `None` if its port determines the destination.
     protocol: Option<Protocol>,
-    /// What it has said already beyond that.
+    /// Bytes that it has sent after the request.
     said: Bytes,
 }
 
 impl Program {
-    /// Tells it how its wish has fared.
+    /// Sends it the result of its request.
     fn answer(&mut self, reply: Reply) {
         match self.protocol {
-            // A socket that is new has room for it.
+            // A new socket has room for it.
             Some(protocol) => drop(self.tcp.write(&protocol.answer(reply))),
             None if reply == Reply::Connected => {}
             None => flow::abort(&self.tcp),
@@ -81,7 +82,7 @@ impl ProgramConnection {
         }
     }
 
-    /// Whether it has waited for too long; its program is told.
+    /// Whether it has waited for too long; if so, the program is answered.
     pub(super) fn is_late(&mut self, now: Time) -> bool {
         let waited = now.since(self.began_at);
         match &mut self.step {
@@ -97,7 +98,7 @@ impl ProgramConnection {
 }
 
 impl Client {
-    /// Takes programs that have come to a listener.
+    /// Accepts programs at a listener.
     pub(super) fn accept_programs(&mut self, index: usize) {
         let Some(listener) = self.listeners.get_mut(index) else { return };
         loop {
@@ -106,7 +107,8 @@ impl Client {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
-                    // No descriptors or memory are left. The poll does not tell of this one again.
+                    // No descriptors or memory are left. The poll does not report this connection
+                    // again.
                     if !std::mem::replace(&mut listener.is_short, true) {
                         tracing::warn!("cannot accept a program's connection: {error}");
                     }
@@ -134,7 +136,7 @@ impl Client {
     }
 }
 
-/// Carries a flow on from where it stands; without a link, to where it waits for one.
+/// Moves a flow through its steps; without a link, up to the step that needs one.
 pub(super) fn advance(
     flow: &mut ProgramConnection,
     link: Option<&mut Link>,
@@ -204,7 +206,7 @@ pub(super) fn advance(
     }
 }
 
-/// What the server answers to the head of a stream; `None` until it has.
+/// The server's answer to the head of a stream; `None` until it arrives.
 fn read_reply(connection: &mut Connection, stream: StreamId) -> Option<Reply> {
     match incoming::read(connection, stream, 1) {
         Incoming::Bytes(reply) => Some(reply.first().map_or(Reply::Failed, |it| (*it).into())),
@@ -213,7 +215,7 @@ fn read_reply(connection: &mut Connection, stream: StreamId) -> Option<Reply> {
     }
 }
 
-/// Hears what a program says; `None`: it has gone, or is sent away.
+/// Reads a program's request; `None` if the program has gone, or is refused.
 fn greet(
     mut tcp: TcpStream,
     mut greeting: Greeting,
@@ -234,7 +236,7 @@ fn greet(
         };
         let (answer, next) = greeting.hear(&piece[..len]);
         if !answer.is_empty() {
-            // A socket that is new has room for it.
+            // A new socket has room for it.
             let _ = tcp.write(&answer);
         }
         match next {
@@ -259,8 +261,8 @@ fn greet(
     }
 }
 
-/// Where the socket of an association is bound, beside a program's connection to `at`: IPv4 where the
-/// program speaks IPv4 to a listener of both families, and in the same zone.
+/// The address for the socket of an association, given the address `at` of the program's
+/// connection: IPv4 if the program uses IPv4 at a listener of both families, and in the same zone.
 fn any_port_of_family(at: SocketAddr) -> SocketAddr {
     match (at, at.ip().to_canonical()) {
         (SocketAddr::V6(at), IpAddr::V6(ip)) => SocketAddrV6::new(ip, 0, 0, at.scope_id()).into(),
@@ -296,7 +298,7 @@ mod tests {
         };
         assert!(has_ended(Endless(&mut flood), &mut talk));
         assert!(reads <= 1 + MAX_IDLE_TALK / 256, "{reads} reads");
-        // A few bytes are forgiven.
+        // A few bytes are tolerated.
         let (mut talk, mut left) = (0, Some(2));
         let mut some = |_: &mut [u8]| left.take().ok_or(io::ErrorKind::WouldBlock.into());
         assert!(!has_ended(Endless(&mut some), &mut talk));
@@ -304,7 +306,7 @@ mod tests {
         assert!(has_ended(&b""[..], &mut talk));
     }
 
-    /// Reads by a function.
+    /// A reader that calls a function.
     struct Endless<'a>(&'a mut dyn FnMut(&mut [u8]) -> io::Result<usize>);
 
     impl Read for Endless<'_> {

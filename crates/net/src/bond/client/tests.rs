@@ -34,7 +34,7 @@ fn refusals_are_followed_by_ever_longer_waits_and_a_lasting_connection_by_none()
         assert!(least <= wait && wait <= least + least / 2, "{wait}, not {least}");
         now = client.dial_at;
     }
-    // It ended at once.
+    // The connection ended at once.
     client.ready_at = Some(now);
     client.back_off(now + Span::from_secs(1));
     assert!(client.dial_at.since(now) > Span::from_secs(30));

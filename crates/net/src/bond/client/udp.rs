@@ -1,12 +1,13 @@
-//! SOCKS5's UDP ASSOCIATE (RFC 1928, section 7): programs' datagrams, by the server to anywhere.
+//! SOCKS5's UDP ASSOCIATE (RFC 1928, section 7): carries programs' datagrams to anywhere by the
+//! server.
 //!
 //! ```text
 //!   program ─► UDP: 0, 0, fragment, kind, address, port, payload ─► DATAGRAM frames ─► server
 //! ```
 //!
-//! An association ends with the TCP connection that asked for it. Datagrams are taken from the host
-//! of that connection alone, and from the first port that sends one. Fragments are dropped, as the
-//! RFC permits.
+//! An association ends with the TCP connection that asked for it. Datagrams are accepted only from
+//! the host of that connection, and from the first port that sends one. Fragments are dropped, as
+//! the RFC permits.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,21 +22,21 @@ use super::super::head::{Parsed, parse_target};
 use super::super::link::Link;
 use super::super::udp::{self, Numbers, Partials};
 
-/// What comes first in a SOCKS5 datagram: two reserved bytes, and the number of the fragment.
+/// The first bytes of a whole SOCKS5 datagram: two reserved ones, and the number of the fragment.
 const WHOLE: [u8; 3] = [0, 0, 0];
 
 /// One association.
 #[derive(Debug)]
 struct Association {
     socket: UdpSocket,
-    /// The number of its flow, of this client alone.
+    /// The number of its flow, which is unique per client.
     flow: u32,
     /// The host of the program.
     host: IpAddr,
     /// The program's address, once it has sent a datagram.
     program: Option<SocketAddr>,
     numbers: Numbers,
-    /// It is among those that are ready.
+    /// It is in the list of ready ones.
     is_ready: bool,
 }
 
@@ -45,15 +46,15 @@ pub(super) struct Associations {
     all: Slab<Association>,
     by_flow: HashMap<u32, usize>,
     flows: u32,
-    /// Those whose sockets may have something to read, each once.
+    /// Associations whose sockets may have something to read, each once.
     ready: Vec<usize>,
-    /// Messages of the server that are not whole yet.
+    /// Incomplete messages from the server.
     partials: Partials,
     buffer: Vec<u8>,
 }
 
 impl Associations {
-    /// Opens a socket at this address beside the program's connection, which came from `host`; the
+    /// Opens a socket at this address for a program whose connection came from `host`. Returns the
     /// association's number, and the socket's address.
     pub(super) fn open(
         &mut self,
@@ -65,7 +66,7 @@ impl Associations {
         let address = socket.local_addr()?;
         let entry = self.all.vacant_entry();
         driver.watch(&mut socket, Watched::Relay(entry.key()))?;
-        // Not the number of an older flow, of which the server may still know.
+        // Not the number of an older flow, which the server may still have.
         self.flows = self.flows.wrapping_add(1);
         let (key, flow) = (entry.key(), self.flows);
         self.by_flow.insert(flow, key);
@@ -81,7 +82,7 @@ impl Associations {
         Ok((key, address))
     }
 
-    /// Ends one.
+    /// Ends an association.
     pub(super) fn close(&mut self, key: usize) {
         if let Some(association) = self.all.try_remove(key) {
             self.by_flow.remove(&association.flow);
@@ -89,7 +90,7 @@ impl Associations {
         }
     }
 
-    /// How many there are.
+    /// The number of associations.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
@@ -103,12 +104,12 @@ impl Associations {
         }
     }
 
-    /// Forgets messages that have not become whole for long.
+    /// Drops messages that have been incomplete for too long.
     pub(super) fn sweep(&mut self, now: Time) {
         self.partials.expire(now);
     }
 
-    /// Sends what programs have sent; whether there may be more.
+    /// Sends the datagrams of programs; returns whether there may be more.
     pub(super) fn pump(&mut self, mut link: Option<&mut Link>, driver: &mut Driver) -> bool {
         self.buffer.resize(udp::LONGEST, 0);
         for key in std::mem::take(&mut self.ready) {
@@ -124,7 +125,7 @@ impl Associations {
                     Ok(received) => received,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    // What an ICMP message says of a datagram to the program.
+                    // An ICMP error for a datagram to the program.
                     Err(_) => continue,
                 };
                 let message = association.accept(&self.buffer[..len], from);
@@ -140,7 +141,7 @@ impl Associations {
         !self.ready.is_empty()
     }
 
-    /// Gives programs what has come from the server.
+    /// Passes datagrams from the server to programs.
     pub(super) fn on_frames(&mut self, link: &mut Link, driver: &mut Driver, now: Time) {
         while let Some(bytes) = link.connection.datagrams().recv() {
             let frame = udp::parse(&bytes);
@@ -161,7 +162,7 @@ impl Associations {
 }
 
 impl Association {
-    /// The message in a program's datagram; `None`: it is dropped.
+    /// The message in a program's datagram; `None` if the datagram is dropped.
     fn accept<'a>(&mut self, datagram: &'a [u8], from: SocketAddr) -> Option<&'a [u8]> {
         let is_his = self.program.is_none_or(|program| program == from);
         if from.ip().to_canonical() != self.host || !is_his {

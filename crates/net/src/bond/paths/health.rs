@@ -1,4 +1,4 @@
-//! Which paths of a connection answer: asks the silent ones, and closes the dead ones.
+//! Which paths of a connection answer: asks silent paths for an answer, and closes dead ones.
 
 use std::time::{Duration, Instant};
 
@@ -6,21 +6,22 @@ use noq_proto::{Connection, FrameStats, PathStatus, VarInt};
 
 use super::{Path, Paths};
 
-/// A path that is silent for so long while another is heard is asked for an answer.
+/// A path that is silent for this long while another is heard is asked for an answer.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// A path that was opened must show itself within this time, or within three round trips of the
-/// slowest other path, as far paths may share a far link.
+/// A path that is being opened must answer within this time, or within three round-trip times of
+/// the slowest other path if that is longer, as the paths may share a long link.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// While no path is heard, each is asked for an answer this often: noq-proto's own probes become
-/// rarer with time, and an outage must not last longer than it does.
+/// rarer with time, which would prolong an outage.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// A pause of this process for so long makes all paths look silent that had no time to answer.
+/// After a pause of this process of this length, all paths look silent, although they had no time
+/// to answer.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Without data for this long a connection is idle, and its paths are kept alive less often.
+/// Without data for this long, a connection is idle, and its paths are kept alive less often.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// An active path sends at least this often, so that a dead one is found before it is needed.
@@ -43,36 +44,36 @@ impl Paths {
         for path in self.paths.iter_mut().filter(|path| path.is_established && !path.was_asked) {
             if path.heard_at.is_some_and(|at| !is_recent(at)) {
                 path.was_asked = true;
-                // One that is closed has no answer to give.
+                // It fails for a path that is closed.
                 let _ = connection.ping_path(path.id);
             }
         }
     }
 
-    /// Asks all paths for an answer while none is heard, also where their windows are full.
+    /// Asks all paths for an answer while none is heard, even if their windows are full.
     pub(super) fn probe(&mut self, connection: &mut Connection, now: Instant) {
         if self.probe_at().is_none_or(|at| at > now) {
             return;
         }
         self.probed_at = now;
         for path in self.paths.iter_mut().filter(|path| path.is_established) {
-            // One that is closed has no answer to give.
+            // It fails for a path that is closed.
             path.must_probe = connection.ping_path(path.id).is_ok();
         }
     }
 
-    /// When all paths must be asked for an answer; `None` while nothing is expected from them.
+    /// When all paths must be asked for an answer; `None` while no answer is expected.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         let established = || self.paths.iter().filter(|path| path.is_established);
         let is_waiting = established().any(|path| path.gate.read().inflight > 0);
         let heard_at = established().map(|path| path.heard_at.unwrap_or(path.opened_at)).max()?;
-        // Far ends may take longer than a second to answer.
+        // Distant far ends may take longer than a second to answer.
         let at = heard_at.max(self.probed_at) + PROBE.max(self.slowest());
         (is_waiting || self.is_data_waiting).then_some(at)
     }
 
-    /// Notes since when the far end is heard without a pause. Both ends may stop for a moment, and
-    /// then the paths answer one after the other: silence counts from when the first one did.
+    /// Records since when the far end is heard without a pause. Both ends may pause for a moment,
+    /// and then the paths answer one after the other: silence counts from the first answer.
     pub(super) fn watch_health(&mut self, connection: &mut Connection, now: Instant) {
         if now.saturating_duration_since(self.began_at) > PAUSE {
             self.alive_since = None;
@@ -86,7 +87,7 @@ impl Paths {
             }
             self.heard_at = heard_at;
         }
-        // Whether a path in doubt is to blame, or the far end, is known by others that answer.
+        // Answers on other paths show whether a path in doubt or the far end is the cause.
         if self.question_at(now).is_some_and(|at| at <= now) {
             self.questioned_at = now;
             for path in self.paths.iter().filter(|path| path.is_well(now)) {
@@ -95,20 +96,20 @@ impl Paths {
         }
     }
 
-    /// When the other paths are asked for an answer as one is in doubt.
+    /// When the other paths are asked for an answer because one is in doubt.
     pub(super) fn question_at(&self, now: Instant) -> Option<Instant> {
         let mut established = self.paths.iter().filter(|path| path.is_established);
         let in_doubt = established.any(|path| path.is_doubtful(now));
         in_doubt.then(|| self.heard_at.max(self.questioned_at) + QUIET)
     }
 
-    /// The longest probe timeout.
+    /// The maximum probe timeout.
     fn slowest(&self) -> Duration {
         let established = self.paths.iter().filter(|path| path.is_established);
         established.map(|path| path.gate.read().probe_timeout()).max().unwrap_or_default()
     }
 
-    /// Keeps paths alive, an idle connection's less often.
+    /// Keeps paths alive, less often if the connection is idle.
     pub(super) fn keep_alive(&mut self, connection: &mut Connection, now: Instant) {
         let stats = connection.stats();
         let frames = |stats: &FrameStats| stats.stream + stats.datagram;
@@ -120,12 +121,13 @@ impl Paths {
         let wanted = if is_idle { self.keep_alive } else { self.keep_alive.min(KEEP_ALIVE) };
         for path in self.paths.iter_mut().filter(|path| path.keep_alive != Some(wanted)) {
             path.keep_alive = Some(wanted);
-            // One that is closed needs none.
+            // It fails for a path that is closed.
             let _ = connection.set_path_keep_alive_interval(path.id, Some(wanted));
         }
     }
 
-    /// Makes backups of paths in doubt while there is another, and ends that when they answer.
+    /// Makes paths in doubt backups while there is another path, and restores them when they
+    /// answer.
     pub(super) fn doubt(&mut self, connection: &mut Connection, now: Instant) {
         let any_well = self.paths.iter().any(|path| path.is_established && !path.is_doubtful(now));
         for path in self.paths.iter_mut().filter(|path| path.is_established) {
@@ -145,7 +147,7 @@ impl Paths {
             return;
         }
         let open_timeout = self.open_timeout();
-        // The far end must have been heard by others for all the time that this one was silent.
+        // The far end must have been heard on others for all the time that this one was silent.
         let heard_by_others = |path: &Path| {
             let others = self.paths.iter().filter(|other| other.id != path.id);
             others.filter_map(|other| other.heard_at).max()
@@ -160,12 +162,12 @@ impl Paths {
         };
         for path in self.paths.iter().filter(|path| is_silent(path)) {
             tracing::debug!(path = %path.id, "given up: it does not answer");
-            // One that is closed already is no trouble.
+            // It fails for a path that is closed already.
             let _ = connection.close_path(now, path.id, VarInt::from_u32(0));
         }
     }
 
-    /// How long a new path may take to show itself.
+    /// How long a new path may take to answer.
     pub(super) fn open_timeout(&self) -> Duration {
         let slowest = self.paths.iter().filter_map(|path| path.gate.read().srtt).max();
         OPEN_TIMEOUT.max(3 * slowest.unwrap_or_default())

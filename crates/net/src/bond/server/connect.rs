@@ -16,11 +16,11 @@ use super::super::incoming::{self, Incoming};
 use super::super::resolve::Asker;
 use super::{Server, Step, Wish};
 
-/// How long an address may take to answer before the next one is tried beside it (RFC 8305,
+/// How long an address may take to answer before the next one is tried in parallel (RFC 8305,
 /// section 5).
 const ATTEMPT_DELAY: Span = Span::from_millis(250);
 
-/// How long it is remembered which address family has answered (section 4: about 10 minutes).
+/// How long the address family of the last answer is remembered (section 4: about 10 minutes).
 const REMEMBERED: Span = Span::from_secs(600);
 
 impl Server {
@@ -64,7 +64,7 @@ impl Server {
         if self.on_datagram_resolved(question, &addresses) {
             return;
         }
-        // Who has asked may have gone.
+        // The stream that asked may be gone.
         let Some(flow) = self.flows.get_mut(key) else { return };
         if !matches!(flow.step, Step::Resolving(asked, _) if asked == question) {
             return;
@@ -74,7 +74,7 @@ impl Server {
         }
     }
 
-    /// Begins to connect to one of `addresses` after the other, until one has answered (RFC 8305).
+    /// Connects to one of `addresses` after the other, until one answers (RFC 8305).
     fn connect(&mut self, key: usize, addresses: Vec<SocketAddr>, wish: Wish) {
         let others = self.families.order(addresses, self.driver.clock.now());
         let why = Reply::HostUnreachable;
@@ -85,7 +85,7 @@ impl Server {
         }
     }
 
-    /// Begins to connect to the next address that is allowed and can be.
+    /// Starts a connection to the next address that the rules allow and the system accepts.
     fn attempt_next(&mut self, key: usize) {
         let Some(flow) = self.flows.get_mut(key) else { return };
         let Step::Connecting(mut attempts) = std::mem::replace(&mut flow.step, Step::Gone) else {
@@ -118,7 +118,7 @@ impl Server {
         }
     }
 
-    /// Begins to connect; `None`: the rules forbid it.
+    /// Starts a connection; `None` if the rules forbid it.
     fn begin(
         &self,
         key: usize,
@@ -133,7 +133,7 @@ impl Server {
         Ok(Some(tcp))
     }
 
-    /// Tries the next address of those names whose last one has not answered yet.
+    /// Tries the next address of each destination whose last one has not answered yet.
     pub(super) fn attempt_others(&mut self, now: Time) {
         if self.next_attempt_at.is_none_or(|at| at > now) {
             return;
@@ -167,7 +167,7 @@ impl Server {
                 Err(error) => {
                     attempts.why = Reply::of(&error);
                     attempts.tcps.remove(at);
-                    // Its number is one less for those behind it.
+                    // The indices behind it decrease by one.
                     connected = connected.map(|connected| connected - 1);
                 }
             }
@@ -179,7 +179,7 @@ impl Server {
             return;
         };
         let Some((link, _)) = self.links.get_mut(&flow.link) else { return };
-        // One has answered: no other is needed.
+        // One address has answered, so the others are dropped.
         attempts.tcps.swap(0, connected);
         attempts.tcps.truncate(1);
         attempts.others.clear();
@@ -199,7 +199,7 @@ impl Server {
                 flow.step = Step::Open(Pipe::new(tcp, flow.stream, read, now));
                 self.driver.ready.push_back(key);
             }
-            // Windows are full of others' bytes; this is tried again with the next event.
+            // Other streams fill the windows; the next event tries again.
             Err(noq_proto::WriteError::Blocked) => {}
             Err(_) => {
                 flow::reset(&mut link.connection, flow.stream);
@@ -209,7 +209,7 @@ impl Server {
     }
 }
 
-/// Whether a connection is there by now.
+/// Whether the connection is established.
 fn outcome(tcp: &TcpStream) -> io::Result<bool> {
     if let Some(error) = tcp.take_error()? {
         return Err(error);
@@ -221,19 +221,19 @@ fn outcome(tcp: &TcpStream) -> io::Result<bool> {
     }
 }
 
-/// Connections to the addresses of one destination, of which the first that answers is used.
+/// Attempts to connect to the addresses of one destination; the first that answers is used.
 pub(super) struct Attempts {
     /// TCP handshakes that have begun.
     pub(super) tcps: Vec<TcpStream>,
     others: VecDeque<SocketAddr>,
-    /// When the next of the others is tried.
+    /// When the next address is tried.
     next_at: Time,
     /// Why the last one failed.
     why: Reply,
     wish: Wish,
 }
 
-/// Which address family has answered last.
+/// The address family that answered last.
 #[derive(Debug, Default)]
 pub(super) struct Families(Option<(bool, Time)>);
 
@@ -243,8 +243,8 @@ impl Families {
         self.0 = Some((address.is_ipv6(), now));
     }
 
-    /// The addresses with both families in turn (RFC 8305, section 4). The first is of the family
-    /// that has answered last, or of that which the resolver has put first.
+    /// The addresses, with the families alternating (RFC 8305, section 4). The first is of the
+    /// family that answered last, or else of the family that the resolver put first.
     fn order(&self, addresses: Vec<SocketAddr>, now: Time) -> VecDeque<SocketAddr> {
         let fresh = self.0.filter(|(_, at)| now.since(*at) < REMEMBERED);
         let Some(first) = addresses.first() else { return VecDeque::new() };

@@ -1,4 +1,4 @@
-//! A server that is driven step by step, beside clients over loopback.
+//! A server that is driven step by step, with clients over loopback.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
@@ -9,7 +9,7 @@ use crate::bond::{Client, ClientConfig};
 use crate::network;
 use crate::quic::Trust;
 
-/// A server for these clients, and a client that does not listen.
+/// A server with the identity `theirs` that accepts these clients.
 fn ends(clients: &[&Identity], theirs: Identity) -> Server {
     Server::bind(ServerConfig {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
@@ -55,7 +55,7 @@ fn a_full_server_is_tried_again_and_gives_the_place_of_a_silent_client_to_the_ne
     while server.clients() == 0 {
         step(&mut server, &mut first);
     }
-    // From here on it is as one that was killed.
+    // From here on it behaves as if killed.
     let began_at = server.driver.clock.now();
     let is_ready = |client: &mut Client| client.parts().1.any(|link| link.is_ready);
     while !is_ready(&mut second) {
@@ -91,7 +91,7 @@ fn a_client_that_does_not_trust_the_server_says_so_before_it_goes() {
     .unwrap();
     let client = thread::spawn(move || client.run(&Stop::new(), None));
     let (mut seen, mut looks) = (0, 0);
-    // Far less than a handshake's patience, from when the client has ended.
+    // Much less than the time limit of a handshake, from when the client has ended.
     while looks < 300 {
         thread::sleep(std::time::Duration::from_millis(10));
         server.turn(server.driver.clock.now()).unwrap();
@@ -133,7 +133,7 @@ fn a_client_that_takes_all_places_gives_one_to_another() {
     let is_ready = |client: &mut Client| client.parts().1.any(|link| link.is_ready);
     flood.push(client(&server, trust, others));
     let began_at = server.driver.clock.now();
-    // None of the others is silent, so that none is gone without a word.
+    // None of the others is silent, so none of them counts as gone.
     while !is_ready(&mut flood[6]) {
         step(&mut server, &mut flood);
         let waited = server.driver.clock.now().since(began_at);
@@ -143,8 +143,8 @@ fn a_client_that_takes_all_places_gives_one_to_another() {
     assert_eq!(server.driver.refusals.of(Refusal::Displaced), 1);
 }
 
-/// Carries datagrams between a client and a server. From the client's second flight on, packets of short
-/// headers, which follow its handshake, come from an address that is not the client's.
+/// Carries datagrams between a client and a server. From the client's second flight on, packets
+/// with short headers, which follow its handshake, come from an address that is not the client's.
 struct Forger {
     near: UdpSocket,
     handshake: UdpSocket,

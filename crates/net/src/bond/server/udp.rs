@@ -1,8 +1,8 @@
-//! UDP datagrams of clients' programs: a socket per flow and address family, and the destinations by
-//! the rules.
+//! UDP datagrams of clients' programs: one socket per flow and address family. The rules limit the
+//! destinations.
 //!
-//! A flow has one port for all its destinations (RFC 4787, REQ-1), and takes datagrams from those
-//! addresses alone to which it has sent (REQ-8). It is forgotten after [`IDLE`] without a datagram.
+//! A flow has one port for all its destinations (RFC 4787, REQ-1), and accepts datagrams only from
+//! addresses to which it has sent (REQ-8). It ends after [`IDLE`] without a datagram.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -20,10 +20,11 @@ use super::super::head::{self, Parsed, parse_target};
 use super::super::udp::{self, Numbers, Partials};
 use super::Server;
 
-/// A flow without a datagram either way for this long is over (RFC 4787, REQ-5: at least 2 minutes).
+/// A flow without a datagram in either direction for this long ends (RFC 4787, REQ-5: at least 2
+/// minutes).
 const IDLE: Span = Span::from_secs(2 * 60);
 
-/// Flows of one client, at most; beyond them the one that has been idle for longest ends.
+/// Maximum number of flows per client; beyond it the flow that has been idle longest ends.
 const FLOWS: usize = 256;
 
 /// Destinations of a flow that are remembered as allowed, and names that it has looked up.
@@ -45,7 +46,7 @@ struct UdpFlow {
     number: u32,
     /// For IPv4, and for IPv6.
     sockets: [Option<UdpSocket>; 2],
-    /// The socket is among those that are ready.
+    /// The socket is in the list of ready ones.
     is_ready: [bool; 2],
     numbers: Numbers,
     used_at: Time,
@@ -64,10 +65,10 @@ struct Question {
     payloads: Vec<Bytes>,
 }
 
-/// What the server keeps of a client beside its flows.
+/// The server's state of a client, apart from the flows themselves.
 #[derive(Debug, Default)]
 struct Peer {
-    /// Their keys.
+    /// The keys of its flows.
     flows: HashSet<usize>,
     questions: usize,
     partials: Partials,
@@ -87,7 +88,7 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// How many there are.
+    /// The number of flows.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
@@ -101,8 +102,8 @@ impl Flows {
         }
     }
 
-    /// Ends those of a client, whose handle may be another client's soon; how many datagrams are
-    /// dropped with them.
+    /// Ends the flows of a client, whose handle may soon be another client's. Returns how many
+    /// datagrams are dropped with them.
     pub(super) fn drop_client(&mut self, link: ConnectionHandle) -> usize {
         if self.peers.remove(&link).is_none() {
             return 0;
@@ -117,7 +118,7 @@ impl Flows {
         dropped
     }
 
-    /// Ends those that are idle.
+    /// Ends idle flows.
     pub(super) fn sweep(&mut self, now: Time) {
         self.end(|flow| now.since(flow.used_at) > IDLE);
         self.peers.values_mut().for_each(|peer| peer.partials.expire(now));
@@ -141,7 +142,7 @@ impl Flows {
         }
     }
 
-    /// The flow of this number; a new one, if there is none.
+    /// The flow with this number; creates it if it is missing.
     fn of(&mut self, link: ConnectionHandle, number: u32, now: Time) -> usize {
         if let Some(key) = self.by_number.get(&(link, number)) {
             return *key;
@@ -212,7 +213,7 @@ impl Flows {
     }
 }
 
-/// Remembers the newest `most`.
+/// Appends a value, and keeps the newest `most`.
 fn remember<T>(all: &mut VecDeque<T>, one: T, most: usize) {
     if all.len() >= most {
         all.pop_front();
@@ -221,7 +222,7 @@ fn remember<T>(all: &mut VecDeque<T>, one: T, most: usize) {
 }
 
 impl Server {
-    /// Sends what a client's frames ask for.
+    /// Sends the payloads of a client's frames to their destinations.
     pub(super) fn on_frames(&mut self, handle: ConnectionHandle, now: Time) {
         while let Some((link, _)) = self.links.get_mut(&handle)
             && let Some(bytes) = link.connection.datagrams().recv()
@@ -265,7 +266,7 @@ impl Server {
         }
     }
 
-    /// Sends the datagrams queued for the address of a name; whether there were any.
+    /// Sends the datagrams queued for the address of a name; returns whether there were any.
     pub(super) fn on_datagram_resolved(&mut self, question: u64, addresses: &[SocketAddr]) -> bool {
         let Some(question) = self.udp.answered(question) else { return false };
         let Question { link, flow, target, payloads } = question;
@@ -286,7 +287,7 @@ impl Server {
         true
     }
 
-    /// Sends a datagram if the rules allow it; whether it has left.
+    /// Sends a datagram if the rules allow it; returns whether it has left.
     fn send_datagram(
         &mut self,
         key: usize,
@@ -327,7 +328,7 @@ impl Server {
         socket.is_some_and(|socket| socket.send_to(payload, to).is_ok())
     }
 
-    /// Gives clients what has come for their flows; whether there may be more.
+    /// Passes datagrams received by flows to their clients; returns whether there may be more.
     pub(super) fn pump_datagrams(&mut self, now: Time) -> bool {
         let Self { udp: flows, links, driver, .. } = self;
         flows.buffer.resize(udp::LONGEST, 0);
@@ -347,14 +348,14 @@ impl Server {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(_) => continue,
                 };
-                // A stranger's datagram.
+                // A datagram from an address to which the flow has not sent.
                 if !flow.allowed.iter().any(|peer| peer.ip() == from.ip()) {
                     driver.datagrams.count_up(false);
                     continue;
                 }
                 flow.used_at = now;
                 let head = head::write(&Target::Address(from));
-                // Without the version of a stream's head.
+                // Without the version byte of a stream's head.
                 let message = [&head[1..], &flows.buffer[..len]].concat();
                 let is_sent = flow.numbers.send(&mut link.connection, flow.number, &message);
                 driver.datagrams.count_up(is_sent);
