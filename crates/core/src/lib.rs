@@ -62,6 +62,7 @@
 extern crate alloc;
 
 pub mod age;
+mod buckets;
 pub mod dscp;
 #[cfg(feature = "router")]
 pub mod host;

@@ -178,9 +178,10 @@ fn main() {
 }
 
 const CELLS: usize = 100;
-/// Each source takes about 200 kB, most of it for histograms of ages and round trips: 1000 for
-/// each cell would take 20 GB.
-const SOURCES_A_CELL: usize = 20;
+/// As many as a cell takes with its access point ([`CellConfig::MAX_STATIONS`]).
+///
+/// [`CellConfig::MAX_STATIONS`]: freshline_core::wlan::mac::CellConfig::MAX_STATIONS
+const SOURCES_A_CELL: usize = 999;
 
 /// Cells of sources, whose access points share a backbone to one monitor's site.
 fn scenario_of_cells() -> String {

@@ -1,7 +1,4 @@
-//! Time-weighted quantiles of the age in fixed memory.
-//!
-//! Buckets are log-linear: each octave of ns is cut into 64 equal buckets, so that a bucket's
-//! width is at most 1/64 of the ages in it, and its middle is within 1/128 of each of them.
+//! Time-weighted quantiles of the age, in [buckets](crate::buckets).
 //!
 //! A [`Ramp`] may run through thousands of buckets, yet costs constant time. It spends the full
 //! width of each bucket that it crosses, so a difference array of crossings suffices: +1 at the
@@ -15,37 +12,47 @@
 //! The sums are computed only for a quantile. Single entries may be negative and are kept modulo
 //! 2^64; the sums are times between zero and the total, hence exact.
 
-use alloc::boxed::Box;
-use alloc::vec;
-
 use super::Ramp;
+use crate::buckets::{BUCKETS, Bucket, Buckets};
 use crate::unit::Span;
-
-/// Buckets in an octave, as a power of two.
-const PRECISION: u32 = 6;
-const PER_OCTAVE: usize = 1 << PRECISION;
-/// All of 64 bits: the first octave of buckets holds the ages under 64 ns, each of the other 58
-/// holds one octave of ages.
-const BUCKETS: usize = (u64::BITS - PRECISION + 1) as usize * PER_OCTAVE;
 
 /// The distribution of the age over time, for quantiles.
 ///
 /// Covers every age from zero to [`Span::MAX`] with a relative error below 1 % (and at most 1 ns
-/// below 64 ns). Holds 59 KiB on the heap, allocated once.
+/// below 64 ns). Takes 1 KiB on the heap for each octave (a doubling) in which ages began or ended, at most 59 KiB.
 #[derive(Debug, Clone)]
 pub struct AgeHistogram {
-    crossings: Box<[u64]>,
-    rest: Box<[u64]>,
+    buckets: Buckets<Times>,
     total: Span,
     /// No lower bucket has an entry.
     lowest: usize,
 }
 
+/// What a bucket contributes to the sums.
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    crossings: u64,
+    rest: u64,
+}
+
+impl Times {
+    /// Adds a ramp that begins `before` ns above the bucket's lower edge.
+    fn begin(&mut self, before: u64) {
+        self.crossings = self.crossings.wrapping_add(1);
+        self.rest = self.rest.wrapping_sub(before);
+    }
+
+    /// Adds a ramp that ends `within` ns above the bucket's lower edge.
+    fn end(&mut self, within: u64) {
+        self.crossings = self.crossings.wrapping_sub(1);
+        self.rest = self.rest.wrapping_add(within);
+    }
+}
+
 impl AgeHistogram {
-    /// An empty histogram.
-    pub fn new() -> Self {
-        let zeros = || vec![0; BUCKETS].into_boxed_slice();
-        Self { crossings: zeros(), rest: zeros(), total: Span::ZERO, lowest: BUCKETS }
+    /// An empty histogram, without memory on the heap.
+    pub const fn new() -> Self {
+        Self { buckets: Buckets::new(), total: Span::ZERO, lowest: BUCKETS }
     }
 
     /// Adds the time and the ages of `ramp`. A ramp that would bring the total beyond
@@ -56,10 +63,8 @@ impl AgeHistogram {
         let (first, last) = (Bucket::of(ramp.from()), Bucket::of(ramp.to()));
         let before = ramp.from().as_nanos() - first.lower_edge();
         let within = ramp.to().as_nanos() - last.lower_edge();
-        self.crossings[first.0] = self.crossings[first.0].wrapping_add(1);
-        self.rest[first.0] = self.rest[first.0].wrapping_sub(before);
-        self.crossings[last.0] = self.crossings[last.0].wrapping_sub(1);
-        self.rest[last.0] = self.rest[last.0].wrapping_add(within);
+        self.buckets.at(first).begin(before);
+        self.buckets.at(last).end(within);
         self.lowest = self.lowest.min(first.0);
     }
 
@@ -87,25 +92,22 @@ impl AgeHistogram {
         let wanted = (libm::ceil(q.clamp(0.0, 1.0) * total as f64) as u64).clamp(1, total);
         let (mut crossing, mut time) = (0u64, 0u64);
         let lowest = if open.duration().is_zero() { self.lowest } else { self.lowest.min(first.0) };
-        (lowest..BUCKETS)
-            .map(Bucket)
-            .find(|bucket| {
-                if !open.duration().is_zero() {
-                    if bucket.0 == first.0 {
-                        crossing = crossing.wrapping_add(1);
-                        time = time.wrapping_sub(before);
-                    }
-                    if bucket.0 == last.0 {
-                        crossing = crossing.wrapping_sub(1);
-                        time = time.wrapping_add(within);
-                    }
+        self.buckets
+            .from(lowest)
+            .find(|(bucket, held)| {
+                let mut held = *held;
+                if !open.duration().is_zero() && *bucket == first {
+                    held.begin(before);
                 }
-                crossing = crossing.wrapping_add(self.crossings[bucket.0]);
+                if !open.duration().is_zero() && *bucket == last {
+                    held.end(within);
+                }
+                crossing = crossing.wrapping_add(held.crossings);
                 let spent = crossing.wrapping_mul(bucket.width());
-                time = time.wrapping_add(spent.wrapping_add(self.rest[bucket.0]));
+                time = time.wrapping_add(spent.wrapping_add(held.rest));
                 time >= wanted
             })
-            .map(Bucket::middle)
+            .map(|(bucket, _)| bucket.middle())
     }
 
     /// How much time was recorded.
@@ -117,36 +119,6 @@ impl AgeHistogram {
 impl Default for AgeHistogram {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// The number of a bucket, below [`BUCKETS`].
-#[derive(Clone, Copy)]
-struct Bucket(usize);
-
-impl Bucket {
-    /// The bucket that holds `age`: its octave, then the leading bits below the highest.
-    fn of(age: Span) -> Self {
-        let nanos = age.as_nanos();
-        let shift = nanos.max(1 << PRECISION).ilog2() - PRECISION;
-        Self(shift as usize * PER_OCTAVE + (nanos >> shift) as usize)
-    }
-
-    /// The base-2 logarithm of the width in ns.
-    fn shift(self) -> usize {
-        (self.0 / PER_OCTAVE).saturating_sub(1)
-    }
-
-    fn lower_edge(self) -> u64 {
-        ((self.0 - self.shift() * PER_OCTAVE) as u64) << self.shift()
-    }
-
-    fn width(self) -> u64 {
-        1 << self.shift()
-    }
-
-    fn middle(self) -> Span {
-        Span::from_nanos(self.lower_edge() + self.width() / 2)
     }
 }
 
@@ -198,18 +170,6 @@ mod tests {
         ages.record(ramp(Span::from_millis(1), Span::from_millis(1001)));
         let median = ages.quantile(0.5).unwrap().as_millis_f64();
         assert!((median / 496.0 - 1.0).abs() < 0.01, "{median} ms");
-    }
-
-    #[test]
-    fn buckets_cover_every_age_without_gap_or_overlap() {
-        assert_eq!(Bucket::of(Span::ZERO).0, 0);
-        assert_eq!(Bucket::of(Span::MAX).0, BUCKETS - 1);
-        for number in 1..BUCKETS {
-            let (below, bucket) = (Bucket(number - 1), Bucket(number));
-            assert_eq!(below.lower_edge() + below.width(), bucket.lower_edge());
-            assert_eq!(Bucket::of(Span::from_nanos(bucket.lower_edge())).0, number);
-            assert_eq!(Bucket::of(Span::from_nanos(bucket.lower_edge() - 1)).0, number - 1);
-        }
     }
 
     #[test]

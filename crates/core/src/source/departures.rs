@@ -42,7 +42,7 @@ struct Due {
 impl Departures {
     pub(super) fn new() -> Self {
         Self {
-            marks: VecDeque::with_capacity(MARKS),
+            marks: VecDeque::new(),
             next_seq: 0,
             next_mark: 0,
             unacked_from: 0,

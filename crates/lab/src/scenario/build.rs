@@ -111,6 +111,8 @@ impl Scenario {
             setting.add(config, places, &mut stations, &mut servers, &mut flows)?;
             ranges.push(first..flows.len());
         }
+        // Large networks have 10^5 flows of some kB each.
+        flows.shrink_to_fit();
         let cells = self.cells.iter().zip(stations.counts()).enumerate();
         let cells: Result<Vec<_>, _> = cells
             .map(|(index, (cell, count))| cell.build(streams, index, count, &stations))

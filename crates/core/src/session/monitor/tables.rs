@@ -53,7 +53,7 @@ impl<P: Copy + Hash> Monitor<P> {
     fn make_room(&mut self) {
         let len = self.records.len();
         if len == self.records.capacity() {
-            let wanted = (len / 16).max(16);
+            let wanted = (len / 16).max(2);
             self.records.reserve_exact(wanted.min(self.params.max_sources - len));
         }
     }

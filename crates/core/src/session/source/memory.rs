@@ -2,10 +2,16 @@
 
 use alloc::collections::VecDeque;
 
-use crate::unit::Time;
+use crate::unit::{Span, Time};
 
-/// The minimum number of remembered updates, and the reserved room.
-const FEWEST: usize = 1024;
+/// The minimum number of remembered updates, however old they are.
+const FEWEST: usize = 64;
+
+/// The minimum number of remembered updates of the last [`RECENT`] time: acks may overtake
+/// each other by that much.
+const RECENT_UPDATES: usize = 1024;
+
+const RECENT: Span = Span::from_secs(1);
 
 /// The maximum number of remembered updates: 10,000 updates per second over a round trip of 3 s. An
 /// ack of an older update is timed from the time that it carries, and its payload counts as zero
@@ -24,7 +30,7 @@ pub(super) struct SentUpdate {
     pub(super) len: u32,
 }
 
-/// The newest updates: those in flight, within [`FEWEST`] and [`MOST`].
+/// The newest updates: those in flight and the recent ones, within [`FEWEST`] and [`MOST`].
 #[derive(Debug)]
 pub(super) struct SentUpdates {
     /// Up to number `next_seq − 1`.
@@ -34,7 +40,7 @@ pub(super) struct SentUpdates {
 
 impl SentUpdates {
     pub(super) fn new() -> Self {
-        Self { sent: VecDeque::with_capacity(FEWEST + 1), next_seq: 0 }
+        Self { sent: VecDeque::new(), next_seq: 0 }
     }
 
     /// The number of the next update.
@@ -45,13 +51,18 @@ impl SentUpdates {
     /// The next update is sent; all up to `acked` have been answered or overtaken.
     pub(super) fn push(&mut self, sent: SentUpdate, acked: Option<u64>) {
         self.next_seq += 1;
-        self.sent.push_back(sent);
         let in_flight = self.next_seq - acked.map_or(0, |acked| acked + 1);
         let keep = usize::try_from(in_flight).unwrap_or(MOST).clamp(FEWEST, MOST);
-        // Remove at most two per update, so that no single update has to clear a large backlog.
-        for _ in 0..self.sent.len().saturating_sub(keep).min(2) {
+        // Two at most, so that a backlog that empties at once costs no update much time.
+        for _ in 0..2 {
+            let Some(oldest) = self.sent.front().filter(|_| self.sent.len() >= keep) else { break };
+            let is_recent = sent.sent_at.since(oldest.sent_at) < RECENT;
+            if is_recent && self.sent.len() < RECENT_UPDATES {
+                break;
+            }
             self.sent.pop_front();
         }
+        self.sent.push_back(sent);
     }
 
     /// The last update that was sent.
@@ -70,8 +81,10 @@ impl SentUpdates {
 mod tests {
     use super::*;
 
+    /// Update `seq` of a source that sends one per ms.
     fn sent(seq: u64) -> SentUpdate {
-        SentUpdate { payload_len: seq as u32, ..SentUpdate::default() }
+        let sent_at = Time::ZERO + Span::from_millis(seq);
+        SentUpdate { payload_len: seq as u32, sent_at, ..SentUpdate::default() }
     }
 
     /// The oldest remembered number after `updates` updates, each acknowledged when `in_flight`
@@ -89,8 +102,21 @@ mod tests {
     #[test]
     fn the_updates_in_flight_are_remembered_within_bounds() {
         assert_eq!(oldest(10, 2), 0);
-        assert_eq!(oldest(5_000, 2), 5_000 - FEWEST as u64);
+        assert_eq!(oldest(5_000, 2), 4_000, "those of the last second");
         assert_eq!(oldest(20_000, 7_000), 20_000 - 7_000);
         assert_eq!(oldest(100_000, 100_000), 100_000 - MOST as u64);
+    }
+
+    #[test]
+    fn a_source_that_sends_rarely_remembers_few_updates() {
+        let mut memory = SentUpdates::new();
+        for seq in 0..5_000 {
+            memory.push(
+                SentUpdate { sent_at: Time::ZERO + Span::from_millis(100 * seq), ..sent(seq) },
+                Some(seq),
+            );
+        }
+        assert_eq!(memory.sent.len(), FEWEST);
+        assert!(memory.sent.capacity() <= 2 * FEWEST);
     }
 }
