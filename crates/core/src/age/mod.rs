@@ -8,7 +8,7 @@
 //! | type | computes | memory |
 //! |---|---|---|
 //! | [`AgeProcess`] | age, its exact mean (in all, and over an epoch), peaks | under 96 B |
-//! | [`AgeHistogram`] | time-weighted quantiles within 1 % | 59 KiB |
+//! | [`AgeHistogram`] | time-weighted quantiles within 1 % | 1 KiB per octave of ages, at most 59 KiB |
 //! | [`TimeOver`] | the exact time spent over a limit | 16 B |
 //! | [`AgeMeter`] | all three in one | 59 KiB |
 //! | [`BacklogProcess`] | updates sent and not yet acknowledged, their exact mean | 48 B |
