@@ -10,12 +10,12 @@
 //! | [`AgeProcess`] | age, its exact mean (in all, and over an epoch), peaks | under 96 B |
 //! | [`AgeHistogram`] | time-weighted quantiles within 1 % | 1 KiB per octave of ages, at most 59 KiB |
 //! | [`TimeOver`] | the exact time spent over a limit | 16 B |
-//! | [`AgeMeter`] | all three in one | 59 KiB |
+//! | [`AgeMeter`] | all three in one | as `AgeHistogram` |
 //! | [`BacklogProcess`] | updates sent and not yet acknowledged, their exact mean | 48 B |
 //! | [`jain_index`] | how evenly a good is shared | – |
 //! | [`theory`] | the mean age that theory predicts | – |
 //!
-//! All of them are streaming: memory is fixed and an event costs constant time. None reads a clock.
+//! All of them are streaming: memory is bounded and an event costs constant time. None reads a clock.
 //! A `now` before the last event counts as the time of that event, so that a measurement never runs
 //! backwards.
 //!
