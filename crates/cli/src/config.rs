@@ -89,7 +89,7 @@ fn flags(text: &str, name: &str, cli: &Command) -> Result<Vec<OsString>, String>
     let all: Table = text.parse().map_err(|error| format!("{error}"))?;
     if let Some(strange) = all.keys().find(|table| !COMMANDS.contains(&table.as_str())) {
         return Err(format!(
-            "{strange:?} is not a table; there are [source], [monitor] and [relay]"
+            "{strange:?} is not a known table; there are [source], [monitor] and [relay]"
         ));
     }
     let Some(Value::Table(table)) = all.get(name) else {

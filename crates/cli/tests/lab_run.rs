@@ -314,7 +314,7 @@ at_least = 0.1
     let broken = ("broken".into(), true.into());
     assert_eq!(verdicts(&["--null"]), [broken, holds(false), holds(true)]);
     let said = bench.succeeds(&["reproduce", "s.toml", "--null"]);
-    let counted = ["1 lines show baselines alone", "1 lines are marked as unaffected"];
+    let counted = ["1 lines show only baselines", "1 lines are marked as unaffected"];
     assert_says(&said, &["numbers, paper", counted[0], counted[1]]);
 }
 

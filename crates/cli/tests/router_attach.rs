@@ -35,7 +35,7 @@ fn what_only_user_space_has_is_refused_in_the_kernel_with_a_remedy() {
     let slow = refused("attach --dev lo --rate 1bit", 2);
     assert!(slow.contains("give at least 1kbit"), "{slow}");
     assert!(refused("attach --tun x --rate 1mbit", 2).contains("--or-run"));
-    assert!(refused("attach --dev lo --overhead 38", 2).contains("count against a rate"));
+    assert!(refused("attach --dev lo --overhead 38", 2).contains("need a rate"));
     assert!(refused("attach --dev lo --queue codel --or-run", 2).contains("no rate: give --rate"));
 }
 

@@ -35,8 +35,8 @@ const CUT: u8 = 2;
 /// Flags, length and the error of the age in front of a state.
 const HEADER: usize = 9;
 
-/// The maximum bytes of states of a browser, below the 64 MiB that a page holds; beyond it states are
-/// cut.
+/// The maximum bytes of states of a browser, below the 64 MiB that a page holds; beyond it states
+/// are cut.
 const MAX_BYTES: usize = 48 << 20;
 
 /// Names that found no room are counted up to this number.

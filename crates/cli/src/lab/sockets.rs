@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// `freshline lab reproduce fresher`.
     #[arg(value_name = "FAMILY", default_values_t = FAMILIES.map(str::to_owned))]
     families: Vec<String>,
-    /// The laws to compare.
+    /// Compare these laws.
     #[arg(
         long,
         value_enum,

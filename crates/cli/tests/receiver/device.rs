@@ -266,8 +266,8 @@ fn what_cannot_be_controlled_is_told_apart() {
         (&["--dev", "wan", "--cgroup", "/sys"], "cannot be used with"),
         (&["--dev", "wan", "--adopt-existing"], "cannot be used with"),
         (&["--dev", "wan", "--law", "reno"], "invalid value 'reno'"),
-        (&["--dev", "wan", "--law", "drwa", "--theta", "2"], "are RTAC's; `--law drwa` has no"),
-        (&["--dev", "wan", "--law", "drwa", "--slope", "1e-4"], "are RTAC's"),
+        (&["--dev", "wan", "--law", "drwa", "--theta", "2"], "belong to RTAC; `--law drwa` has no"),
+        (&["--dev", "wan", "--law", "drwa", "--slope", "1e-4"], "belong to RTAC"),
         (&["--dev", "wan", "--pure"], "--slope"),
         (&["--dev", "wan", "--pure", "--slope", "1e-4", "--theta", "2"], "cannot be used with"),
     ] {

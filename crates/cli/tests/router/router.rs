@@ -305,7 +305,7 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         assert_eq!(done.status.code(), Some(2), "{flags}: {message}");
         assert!(message.replace("\n  │", "").contains(reason), "{flags}: {message}");
     };
-    refused("--rate 1mbit", "which device?");
+    refused("--rate 1mbit", "no device: give --dev");
     refused("--dev lo", "no rate: give --rate");
     refused("--dev lo --rate 0mbit", "rate is zero");
     refused("--dev nowhere0 --rate 1mbit", "no device `nowhere0`");

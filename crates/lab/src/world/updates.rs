@@ -1,9 +1,9 @@
 //! A source of updates and its monitor: the endpoints of `freshline_core::session`.
 //!
 //! ```text
-//!   source ── poll_transmit ──► parcel, of the scenario's size        ──► … ──► handle_datagram ─► monitor
-//!     ▲                                                                                              │
-//!     └── handle_datagram ◄── … ◄─────────────── parcel ◄──────────────── poll_transmit ────────────┘
+//!   source ── poll_transmit ──► parcel of the scenario's size ──► … ──► handle_datagram ─► monitor
+//!     ▲                                                                                     │
+//!     └── handle_datagram ◄── … ◄─────────────── parcel ◄──────────────── poll_transmit ────┘
 //! ```
 //!
 //! The endpoints read one clock, and a state is sampled when its update is sent. Its bytes are

@@ -19,7 +19,8 @@ use super::swept::{Candidate, Swept, keys, swept, value_in};
 
 /// The meaning of marks and bars.
 pub(in crate::lab) const INTERVALS: &str = "Filled marks are the lab's means, bars their 95 % intervals over \
-the runs. Hollow marks are expected values: of the paper, of a model, or of this project. Bands are tolerances and bounds.";
+the runs. Hollow marks are expected values: of the paper, of a model, or of this project. Bands are \
+tolerances and bounds.";
 
 /// Rows beyond this number are drawn as lab values over paper values, or in several panels.
 const MAX_ROWS: usize = 32;

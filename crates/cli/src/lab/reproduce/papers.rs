@@ -6,7 +6,7 @@
 //!   its scenario's `of`: "Figures 4, 15" ────┤                       or why no line shows it
 //!   `omitted`: "Figure 12: …" ───────────────┘
 //!
-//!   "001 Figure 6; 000 Figure 4.6": a reference without a number cites the paper of the previous one
+//!   "001 Figure 6; 000 Figure 4.6": without a number: the paper of the previous reference
 //! ```
 
 use std::fmt::Write;

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! W(t) = C·(t − K)³ + W_max        K = ∛((W_max − cwnd_epoch) / C)
-//! W_est grows by α segments a window delivered,   α = 3·(1 − β)/(1 + β)
+//! W_est grows by α segments per window delivered,   α = 3·(1 − β)/(1 + β)
 //!
 //! ack:    cwnd moves towards max(W(t + rtt), W_est) within one round trip
 //! loss:   W_max ← cwnd, or cwnd·(1 + β)/2 where that is below the last one (fast convergence)

@@ -193,7 +193,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// The MTU of the interfaces if no hop has a smaller one.
+    /// The MTU of the interfaces if no hop sets one.
     const DEFAULT_MTU: u16 = 1500;
 
     /// Creates the devices and the namespace. From here on, the signals that [`Sandbox::run`] names

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! renewed ──── not before two thirds ────┬─ check ─┬─ check ─┬─ ... ─► lease over: packets pass
-//!                                        └ the first check that finds a new turn of the loop renews
+//!                                        └ the first check that finds a new turn renews
 //! ```
 //!
 //! - **A separate thread**: changes of nf_tables in a network namespace exclude each other, and a
