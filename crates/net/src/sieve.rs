@@ -1,28 +1,31 @@
-//! Which datagrams reach which socket of a server, by programs of classic BPF that the kernel runs before it
-//! queues a datagram. They need no privilege.
+//! Sorts datagrams to the sockets of a server, by programs of classic BPF that the kernel runs
+//! before it queues a datagram. They need no privilege.
 //!
-//! A QUIC server has several sockets at one address and port (`SO_REUSEPORT`), each with a receive buffer of
-//! its own: [`PER_CLASS`] for connections, and as many for strangers. [`sort`] picks one for each datagram, by its class, and by a keyed hash of its sender's network (24 bits of IPv4, 48 of IPv6):
+//! A QUIC server has several sockets at one address and port (`SO_REUSEPORT`), each with a receive
+//! buffer of its own: [`PER_CLASS`] for connections, and the same number for strangers (unknown
+//! senders). [`sort`] picks one for each datagram, by its class, and by a keyed hash of its
+//! sender's network (24 bits of IPv4, 48 of IPv6):
 //!
 //! | datagram | class |
 //! |---|---|
 //! | its destination connection id begins with the server's [`Tag`] | of connections |
 //! | all others | of strangers |
 //!
-//! At sockets of strangers [`first_packets`] then keeps only what can begin a connection: a long header in a
-//! datagram of 1200 bytes or more (RFC 9000, 14.1), of the type Initial if its version is 1.
+//! At strangers' sockets, [`first_packets`] then keeps only datagrams that can begin a connection:
+//! a long header in a datagram of 1200 bytes or more (RFC 9000, 14.1), of the type Initial if its
+//! version is 1.
 //!
-//! So most garbage fills no buffer, other floods of strangers fill those of strangers alone, and a flood from
-//! one network fills one of each class.
+//! So most garbage fills no buffer, other floods of strangers fill only the buffers of strangers,
+//! and a flood from one network fills one buffer per class.
 //!
-//! The tag is a secret of 32 bits, but no more than that: each host that completes one round trip of a
-//! handshake learns it, and so does a host on the path. Such a host can send datagrams to the sockets of
-//! connections, and from forged addresses to all of them; the endpoint drops them, but buffers and its time
-//! are shared. A keyed hash in each id would not change that, as the host could repeat an id that it has
-//! seen.
+//! The tag is a secret of 32 bits, but not from peers: each host that completes one round trip of a
+//! handshake learns it, and so does a host on the path. Such a host can send datagrams to the
+//! sockets of connections, and from forged addresses to all of them. The endpoint drops them, but
+//! the buffers and the endpoint's time are shared. A keyed hash in each id would not change that,
+//! as the host could repeat an id that it has seen.
 //!
-//! [`sort`] sees the first of several datagrams that the kernel has joined (GRO), which are of one address and
-//! port. The others go with it.
+//! [`sort`] sees only the first of several datagrams that the kernel has joined (GRO), which are of
+//! one address and port. The others go with it.
 
 use std::io;
 use std::net::UdpSocket;
@@ -43,7 +46,7 @@ use socket2::{SockFilter, SockRef};
 const ID_LEN: usize = 8;
 const TAG_LEN: usize = 4;
 
-/// What the ids of all connections of one server begin with. A restarted server has the same one.
+/// The prefix of the ids of all connections of one server. A restarted server has the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(pub(crate) u32);
 
@@ -54,7 +57,7 @@ impl Tag {
     }
 }
 
-/// Makes such ids.
+/// Makes connection ids with the tag.
 #[derive(Debug)]
 pub(crate) struct TaggedIds(pub(crate) Tag);
 
@@ -81,15 +84,15 @@ impl ConnectionIdGenerator for TaggedIds {
     }
 }
 
-/// Smallest datagram by which a connection can begin, in bytes.
+/// Minimum length of a datagram that can begin a connection, in bytes.
 const FIRST_LEN: u32 = 1200;
 
 /// In the first byte of a packet: a long header, and the type of one, where 0 is Initial (RFC 9000, 17.2).
 const LONG: u32 = 0x80;
 const TYPE: u32 = 0x30;
 
-/// Whether a datagram may begin a connection, or is a later packet of that beginning: one that costs keys and
-/// a decryption, whether or not its sender knows a connection.
+/// Whether a datagram may begin a connection, or is a later packet of a handshake: such a packet
+/// costs keys and a decryption, whether or not its sender knows a connection.
 pub(crate) fn may_begin_connection(datagram: &[u8]) -> bool {
     let is_v1 = datagram.get(1..5) == Some(&[0, 0, 0, 1]);
     datagram.first().is_some_and(|first| {
@@ -102,18 +105,19 @@ pub(crate) fn may_begin_connection(datagram: &[u8]) -> bool {
 pub(crate) const PER_CLASS: usize = 1 << CLASS_BITS;
 const CLASS_BITS: u32 = 3;
 
-/// The bytes of a UDP header, which a filter of a socket sees and a program of several sockets does not.
+/// The length of a UDP header, in bytes: the filter of a socket sees it, and the program of several
+/// sockets does not.
 const UDP_HEADER: u32 = 8;
 
-/// Where the header of IP begins, for both.
+/// The offset of the IP header, for both.
 const IP_HEADER: u32 = SKF_NET_OFF.cast_unsigned();
 
-/// A short instruction.
+/// An instruction without a jump.
 fn op(code: u32, k: u32) -> sock_filter {
     jump(code, k, 0, 0)
 }
 
-/// A condition, with the numbers of instructions that are left out if it holds, and if not.
+/// A condition, with the numbers of instructions to skip if it holds, and if not.
 fn jump(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     // All codes have 16 bits.
     sock_filter { code: code as u16, jt, jf, k }
@@ -138,7 +142,7 @@ const XOR_X: u32 = BPF_ALU | BPF_XOR | BPF_X;
 const RETURN: u32 = BPF_RET | BPF_K;
 const RETURN_IT: u32 = BPF_RET | BPF_A;
 
-/// Returns of a filter: the whole datagram, nothing of it.
+/// Return values of a filter: keep the whole datagram, or nothing of it.
 const KEEP: u32 = u32::MAX;
 const DROP: u32 = 0;
 
@@ -182,7 +186,8 @@ fn sorting(tag: Tag, key: u32) -> [sock_filter; 29] {
     ]
 }
 
-/// Keeps what can begin a connection, of what [`sort`] takes for strangers'.
+/// Keeps datagrams that can begin a connection, of the ones that [`sort`] gives to strangers'
+/// sockets.
 fn first_packets() -> [sock_filter; 10] {
     [
         op(LOAD_LEN, 0),
@@ -198,7 +203,7 @@ fn first_packets() -> [sock_filter; 10] {
     ]
 }
 
-/// Keeps messages of our own protocol, by their first bytes.
+/// Keeps messages of Freshline's own protocol, by their first bytes.
 fn our_messages() -> [sock_filter; 4] {
     [
         op(LOAD_HALF, UDP_HEADER),
@@ -216,12 +221,12 @@ pub(crate) fn sort(one: &UdpSocket, tag: Tag, key: u32) -> io::Result<()> {
     Ok(setsockopt(one, AttachReusePortCbpf, &program)?)
 }
 
-/// From now on a socket of strangers takes packets that can begin a connection only.
+/// Makes a strangers' socket accept only packets that can begin a connection.
 pub(crate) fn take_first_packets(socket: &UdpSocket) -> io::Result<()> {
     filter(socket, &first_packets())
 }
 
-/// From now on a socket takes messages of our own protocol only.
+/// Makes a socket accept only messages of Freshline's own protocol.
 pub(crate) fn take_our_messages(socket: &UdpSocket) -> io::Result<()> {
     filter(socket, &our_messages())
 }

@@ -59,7 +59,7 @@ pub struct ServerConfig {
 /// A stream of a client.
 type StreamKey = (ConnectionHandle, StreamId);
 
-/// A client's stream, up to and with its TCP connection.
+/// A client's stream, up to and including its TCP connection.
 struct ServerStream {
     link: ConnectionHandle,
     stream: StreamId,

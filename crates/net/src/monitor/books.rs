@@ -1,4 +1,5 @@
-//! What a monitor keeps of its sessions for reports, and how it hands on what happens to them.
+//! A monitor's reports of its sessions, and the delivery of their events and records to the
+//! watcher.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -10,32 +11,34 @@ use super::details::Details;
 use super::{Record, RecordRoom, Sender, Watch};
 use crate::refusal::{Refusal, Refusals};
 
-/// Topics without room that are asked for again in one turn: so that a turn's work does not grow with their number.
+/// Maximum number of topics without room that are asked for again per turn, so that the work of a
+/// turn does not grow with their number.
 const LOOKS: usize = 64;
 
-/// The time from one such turn to the next.
+/// The time between two such turns.
 const PAUSE: Span = Span::from_millis(1);
 
-/// Which topic of which source.
+/// A topic of a source.
 type Place = (SourceKey, u16);
 
-/// Topics that may have records to hand out, by turns.
+/// Topics that may have records to hand out, served in turn.
 #[derive(Default)]
 struct Turns {
     ready: BTreeSet<Place>,
-    /// Whose turn was last.
+    /// The topic that was served last.
     last: Option<Place>,
-    /// Those for which there was no room.
+    /// Topics for which there was no room.
     blocked: BTreeSet<Place>,
-    /// Which of these was asked for again last.
+    /// The blocked topic that was last asked for again.
     looked_at: Option<Place>,
-    /// There may be room since that was this one: all are to be asked for again, around to it.
+    /// Set if there may be room now: the value of `looked_at` at that time. All blocked topics are
+    /// asked for again, once around up to this one.
     look_to: Option<Option<Place>>,
-    /// Not before this time.
+    /// When to ask again, at the earliest.
     next_look: Time,
 }
 
-/// The next one of a set behind the last one, or else its first.
+/// The next place of a set after the last one, or else its first.
 fn next_of(places: &BTreeSet<Place>, last: Option<Place>) -> Option<Place> {
     let after = last.map(|last| (Excluded(last), Unbounded));
     let next = after.and_then(|after| places.range(after).next());
@@ -60,12 +63,12 @@ impl Turns {
         self.blocked.insert(place);
     }
 
-    /// There may be room again for any of those that had none.
+    /// There may be room again for any of the blocked topics.
     fn look_again(&mut self) {
         self.look_to = (!self.blocked.is_empty()).then_some(self.looked_at);
     }
 
-    /// Some of them are asked for again, if it is time.
+    /// Unblocks some of them, if it is time.
     fn unblock(&mut self, now: Time) {
         let Some(end) = self.look_to.filter(|_| now >= self.next_look) else { return };
         self.next_look = now + PAUSE;
@@ -74,7 +77,8 @@ impl Turns {
                 self.look_to = None;
                 return;
             };
-            // From the last one to this, in the order of the places, and from the greatest to the least.
+            // From the last one to this one, in the order of the places; the least follows the
+            // greatest.
             let (last, here) = (self.looked_at, Some(place));
             self.wake(place);
             self.looked_at = here;
@@ -87,7 +91,7 @@ impl Turns {
         }
     }
 
-    /// A source is gone.
+    /// Removes the topics of a source that is gone.
     fn forget(&mut self, source: SourceKey) {
         for places in [&mut self.ready, &mut self.blocked] {
             let of_source = places.range((source, 0)..=(source, u16::MAX)).copied();
@@ -98,12 +102,12 @@ impl Turns {
     }
 }
 
-/// Reports of the sources, and what was refused.
+/// Reports of the sources, and counts of refusals.
 pub(crate) struct Books {
     pub(super) details: Details,
     pub(super) refusals: Refusals,
     turns: Turns,
-    /// Whether it was said that a source sends records that cannot be.
+    /// Whether invalid parts of records were reported.
     has_bad_chunks: bool,
 }
 
@@ -115,7 +119,7 @@ impl Books {
         Self { details, refusals, turns, has_bad_chunks: false }
     }
 
-    /// Hands on what has happened; whether an update came of a session that is open.
+    /// Delivers an event; returns whether it is an update of an open session.
     pub(crate) fn on_event(
         &mut self,
         now: Time,
@@ -206,8 +210,9 @@ impl Books {
         watch.gone(now, source, why);
     }
 
-    /// Hands out records as far as there is room for them, of one topic after the other. The work is that of the
-    /// topics of which something has come, or is done, and of a bounded number of those that had no room.
+    /// Hands out records as long as there is room for them, one topic after the other. The work is
+    /// proportional to the number of topics with a new or finished record, plus a bounded number of
+    /// topics that had no room.
     pub(crate) fn hand_out_records(
         &mut self,
         now: Time,
@@ -237,11 +242,11 @@ impl Books {
             let taken = sessions.next_record(now, source, topic);
             if let Some((taken, record)) = taken.as_ref().zip(sessions.record(source)) {
                 watch.record(now, source, record, &taken.cursor.topic, taken);
-                // Before the next one of this topic is taken.
+                // Before the next record of this topic is taken.
                 let are_dropped = self.settle_records(now, sessions, watch);
                 let is_back = |next: NextRecord| next.number == taken.number;
                 if are_dropped && sessions.peek_record(source, topic).is_some_and(is_back) {
-                    // It was dropped at once: in this turn it would be again.
+                    // It was dropped at once, and would be again in this turn.
                     self.turns.block((source, topic));
                     self.turns.look_again();
                 }
@@ -250,7 +255,7 @@ impl Books {
         self.report_bad_chunks(sessions);
     }
 
-    /// Hands on what has become of records; whether some were dropped.
+    /// Passes on which records are done or dropped; returns whether some were dropped.
     fn settle_records(
         &mut self,
         now: Time,
@@ -269,19 +274,19 @@ impl Books {
         if watch.has_room_again() || are_done || are_dropped {
             self.turns.look_again();
         }
-        // Topics that have records to hand out by that.
+        // Topics that have records to hand out as a result.
         while let Some(event) = sessions.poll_event() {
             self.on_event(now, sessions, event, watch);
         }
         are_dropped
     }
 
-    /// Says once that a source sends records that cannot be.
+    /// Reports once that a source sends invalid parts of records.
     fn report_bad_chunks(&mut self, sessions: &session::Monitor<Sender>) {
         if !self.has_bad_chunks && sessions.counters().bad_chunks > 0 {
             self.has_bad_chunks = true;
             tracing::warn!(
-                "a source sends parts of records that cannot be: they are refused and counted (bad_chunks)"
+                "a source sends invalid parts of records: they are refused and counted (bad_chunks)"
             );
         }
     }
@@ -309,7 +314,7 @@ mod tests {
     /// Topics of the source, each with one record.
     const TOPICS: u16 = 1_000;
 
-    /// An application that has room for so many records.
+    /// An application with room for a limited number of records.
     #[derive(Default)]
     struct Application {
         now: Time,
@@ -317,7 +322,7 @@ mod tests {
         asked: Cell<usize>,
         taken: RefCell<Vec<u16>>,
         done: VecDeque<(SourceKey, Cursor)>,
-        /// Records that are dropped as soon as they are handed out.
+        /// Whether records are dropped as soon as they are handed out.
         drops: bool,
         dropped: VecDeque<Cursor>,
     }
@@ -345,7 +350,7 @@ mod tests {
         }
 
         fn poll_record_done(&mut self) -> Option<(SourceKey, Cursor)> {
-            // Those that are handed out in this turn are done in the next one.
+            // Records that are handed out in this turn are done in the next one.
             if self.room.get() > 0 { self.done.pop_front() } else { None }
         }
 
@@ -412,7 +417,8 @@ mod tests {
         let mut asked = BTreeSet::new();
         for step in 0..10 {
             turns.unblock(Time::ZERO + PAUSE * step as u64);
-            // Others have no room any more, and those that were asked for have none again.
+            // The other topics have no room any more, and the topics that were asked for have none
+            // again.
             let ready = std::mem::take(&mut turns.ready);
             ready.into_iter().for_each(|place| {
                 turns.block(place);
@@ -458,7 +464,7 @@ mod tests {
         }
         let (asked, all) = (application.asked.replace(0), usize::from(TOPICS));
         assert!((all..all + 100).contains(&asked), "without room: {asked}");
-        // From now on one record has room in each turn, for which the one before is done.
+        // From now on there is room for one record per turn, in which the record before is done.
         application.room.set(1);
         application.done.push_back(some_done(&sessions));
         for number in 0..20 * all {

@@ -9,13 +9,13 @@ use freshline_core::unit::Time;
 
 use super::{Record, RecordRoom, Watch};
 
-/// Reports to two watchers. The first one takes records and alarms; the other one sees records
-/// ([`Watch::see_record`]).
+/// Passes events to two watchers. The first one takes records and alarms; the other one only sees
+/// records ([`Watch::see_record`]).
 #[derive(Debug)]
 pub struct Both<A, B> {
     /// Decides when a record is done.
     pub first: A,
-    /// Looks on.
+    /// Only observes.
     pub other: B,
 }
 

@@ -1,4 +1,4 @@
-//! What a monitor keeps beside its records to report of its sources.
+//! A monitor's statistics of its sources, in addition to its records of them.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -11,24 +11,24 @@ use super::status::{SourceStatus, payload_bytes, status, with_freshness};
 use super::topic_status::{SHOWN, TopicState};
 use super::{Record, Sender};
 
-/// The most bytes of states of further topics and keys that the statuses of all sources contain together.
+/// Maximum bytes of states of further topics and keys in the statuses of all sources together.
 const SHOWN_OF_TOPICS: usize = 16 << 20;
 
-/// Statistics of the first sources, up to a limit, beside their records.
+/// Statistics of the first sources, up to a limit, in addition to their records.
 pub(super) struct Details {
     limit: usize,
     /// An absent source is forgotten this long after its last update.
     forget_after: Span,
     kept: usize,
     by_index: Vec<Option<Box<AgeMeter>>>,
-    /// Sources with a name that were silent for too long, the latest last, up to the limit: their age
-    /// goes on growing until they come back, and counts in their statistics then.
+    /// Named sources that were silent for too long, the latest last, up to the limit. Their age
+    /// goes on growing until they come back, and then counts in their statistics.
     absent: VecDeque<Absent>,
     ended: VecDeque<SourceStatus>,
 }
 
 struct Absent {
-    /// Without a payload that is longer than [`SHOWN`]: the monitor's limits do not count it any more.
+    /// Without a payload that is longer than [`SHOWN`], as the monitor's limits no longer count it.
     record: Box<Record>,
     payload_bytes: Option<u64>,
     meter: Box<AgeMeter>,
@@ -36,7 +36,7 @@ struct Absent {
 }
 
 impl Absent {
-    /// The last of it.
+    /// Its last status.
     fn last(&self, now: Time) -> SourceStatus {
         let status = status(Some(&self.meter), &self.record, now, self.replaced);
         let is_held = status.payload_bytes == self.payload_bytes;
@@ -45,7 +45,7 @@ impl Absent {
     }
 }
 
-/// Whose a source is: what stands for its token and for its certificate.
+/// The owner of a source: numbers that identify its token and its certificate.
 fn owner(record: &Record) -> (u64, u64) {
     (record.credential(), record.peer.origin.owner)
 }
@@ -66,10 +66,10 @@ impl Details {
         self.limit
     }
 
-    /// A source has opened a session. One that was absent with the same credential continues its
-    /// statistics; of another credential they end, as its name is the newcomer's now. So does one
-    /// that was restarted: its session takes the key of the former one of its name, whose meter is
-    /// still here, since that session neither closed nor expired.
+    /// A source has opened a session. The statistics of an absent source with the same credential
+    /// continue; with another credential they end, as the name now belongs to the new source. The
+    /// statistics of a restarted source continue, too: its session takes the key of the former one
+    /// of its name, whose meter is still here, since that session neither closed nor expired.
     pub(super) fn insert(&mut self, source: SourceKey, record: &Record) {
         let superseded = self.take(source).filter(|_| !record.name.is_empty());
         let same = |absent: &Absent| !record.name.is_empty() && absent.record.name == record.name;
@@ -93,14 +93,14 @@ impl Details {
         }
     }
 
-    /// A source has left; this is the last of it.
+    /// A source has left; keeps its last status.
     pub(super) fn end(&mut self, source: SourceKey, record: &Record, now: Time, replaced: u64) {
         if let Some(meter) = self.take(source) {
             self.put_down(status(Some(&meter), record, now, replaced));
         }
     }
 
-    /// Keeps the last of a source, without its state, which nothing shows any more.
+    /// Keeps the last status of a source, without its state, which is no longer shown.
     fn put_down(&mut self, last: SourceStatus) {
         self.ended.push_back(SourceStatus { payload: None, ..last });
         if self.ended.len() > self.limit {
@@ -130,7 +130,7 @@ impl Details {
         }
     }
 
-    /// Ends the absent sources that are not permitted any more.
+    /// Ends the absent sources that are no longer permitted.
     pub(super) fn revoke(&mut self, now: Time, is_permitted: impl Fn(&Record) -> bool) {
         let absent = std::mem::take(&mut self.absent);
         for one in absent {
@@ -142,7 +142,7 @@ impl Details {
         }
     }
 
-    /// Time has passed: forgets the sources that have been absent for too long.
+    /// Forgets the sources that have been absent for too long.
     pub(super) fn handle_timeout(&mut self, now: Time) {
         while self.poll_timeout().is_some_and(|at| at <= now) {
             self.forget_oldest(now);
@@ -255,7 +255,7 @@ mod tests {
             Self { sessions, details: Details::new(limit, DAY) }
         }
 
-        /// A source opens a session with a state of now; both ends have the same clock.
+        /// A source opens a session with a state sampled now; both ends have the same clock.
         fn open(&mut self, now: Time, name: &str, session: u64) -> SourceKey {
             self.open_as(b"", now, name, session)
         }
@@ -345,7 +345,7 @@ mod tests {
         world.handle_timeout(at(80));
         assert_eq!(world.names(at(80), 2), ["one", "silent"]);
         assert_eq!(world.names(at(80), 9), ["one", "silent", "other"]);
-        // A live one that is watched in detail comes before it.
+        // A live source that is watched in detail comes before it.
         world.open(at(81), "new", 4);
         assert_eq!(world.names(at(81), 2).len(), 2);
         assert!(!world.names(at(81), 2).contains(&"silent".into()));
@@ -366,7 +366,7 @@ mod tests {
             assert_eq!(status.age_max_ms, Some(outage as f64 * 1e3), "{status:?}");
             assert_eq!(world.details.kept, 1);
         }
-        // Without a name nobody knows that it is the same source.
+        // Without a name it cannot be recognised as the same source.
         let mut world = World::new(2);
         world.open(at(0), "", 1);
         world.open(at(30), "", 2);
@@ -462,7 +462,7 @@ mod tests {
         world.open_as(b"two", at(0), "lamp", 3);
         world.handle_timeout(at(200));
         assert_eq!(world.names(at(200), 9).len(), 3, "all are silent");
-        // Another token takes the name: no age is that of the former source.
+        // Another token takes the name: the age of the former source does not continue.
         world.open_as(b"two", at(300), "robot", 4);
         let robots = world.details.statuses(&world.sessions, at(300), 9, |_| 0);
         let robots: Vec<_> = robots.iter().filter(|status| status.source == "robot").collect();

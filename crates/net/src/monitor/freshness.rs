@@ -1,4 +1,4 @@
-//! What a monitor reports of maximum ages.
+//! A monitor's report of maximum ages.
 
 use freshline_core::session::Freshness;
 use serde::Serialize;
@@ -8,10 +8,10 @@ use serde::Serialize;
 pub struct FreshnessStatus {
     /// Its maximum age in ms, if it has one.
     pub max_age_ms: Option<f64>,
-    /// Whether the newest state that was handed out is not older; none without a maximum age, and while no
-    /// state has been in time.
+    /// Whether the newest state that was handed out is not older than that; unset without a maximum
+    /// age, and until a state has been in time.
     pub is_fresh: Option<bool>,
-    /// States that were older as they came, and were not handed out.
+    /// States that were older on arrival, and were not handed out.
     pub too_old: u64,
 }
 

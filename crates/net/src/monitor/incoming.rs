@@ -1,4 +1,5 @@
-//! What a source receives: the return direction of its session, with the outputs of a monitor.
+//! The receiving side of a source: the return direction of its session, with the outputs of a
+//! monitor.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,11 +25,11 @@ pub struct Incoming<W> {
     end: fn(W, &Stop) -> Result<(), Failure>,
 }
 
-/// Why some of what was received is lost.
+/// Why some received states are lost.
 type Failure = Box<dyn Error + Send + Sync>;
 
 impl<W: Watch> Incoming<W> {
-    /// Hands what comes to `watch`.
+    /// Passes received states to `watch`.
     ///
     /// # Errors
     /// [`MonitorError`] if the system gives no random numbers.
@@ -43,7 +44,7 @@ impl<W: Watch> Incoming<W> {
         Self { receiver, books, watch, end: |_, _| Ok(()) }
     }
 
-    /// The same with something to do at the end of the source, such as
+    /// The same, with a function that runs at the end of the source, such as
     /// [`Outputs::finish`](super::output::Outputs::finish).
     #[must_use]
     pub fn with_end(mut self, end: fn(W, &Stop) -> Result<(), Failure>) -> Self {
@@ -100,7 +101,8 @@ impl<W: Watch> Receive for Incoming<W> {
 }
 
 impl Sender {
-    /// The peer of a source, by one of its paths: the port of an address that is not used otherwise.
+    /// The peer of a source by one of its paths, which is the port of an address that is not used
+    /// otherwise.
     pub(crate) fn by(path: PathId) -> Self {
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, path.0.into()));
         Self { address, local: None, connection: None, origin: Origin::default() }

@@ -5,9 +5,9 @@
 //!                              ◄─ outbox ◄─── answers ◄─┘
 //! ```
 //!
-//! All protocol logic is in [`freshline_core::session`]. Whoever wants to know something of a
-//! running monitor asks it through an [`Asker`] and is answered between two turns of its loop, so
-//! that nothing is locked while updates come.
+//! All protocol logic is in [`freshline_core::session`]. Other threads query a running monitor
+//! through an [`Asker`], which is answered between two turns of the monitor's loop, so that nothing
+//! is locked while updates arrive.
 
 mod books;
 mod both;
@@ -61,26 +61,26 @@ pub(crate) use books::Books;
 use returns::Returning;
 use sources::Sources;
 
-/// What a monitor holds of a source; see [`session::Record`].
+/// The state that a monitor holds of a source; see [`session::Record`].
 pub type Record = session::Record<Sender>;
 
-/// Where an update came from, and from whom.
+/// The sender of an update.
 #[derive(Debug, Clone, Copy)]
 pub struct Sender {
     /// Its address.
     pub address: SocketAddr,
-    /// The address of this host that it wrote to, if the kernel told it.
+    /// The address of this host to which it wrote, if the kernel reported it.
     local: Option<IpAddr>,
     /// The QUIC connection.
     connection: Option<quic::ConnKey>,
-    /// By what its places count; the owner stands for the certificate that it has shown, 0 without. A
-    /// forged address does not change it.
+    /// The origin by which its places are counted. The owner identifies its certificate, and is 0
+    /// without one. A forged address does not change it.
     origin: Origin,
 }
 
 impl Sender {
-    /// A session may come by several connections, of one source alone. UDP has none: there a session
-    /// may move from address to address.
+    /// A session may use several connections, of one source alone. UDP has no connections: there a
+    /// session may move from address to address.
     fn relation(before: &Self, now: &Self) -> Relation {
         let is_owner = before.origin.owner == now.origin.owner;
         match (is_owner, before.connection == now.connection) {
@@ -90,7 +90,7 @@ impl Sender {
         }
     }
 
-    /// By what its places count.
+    /// The origin by which its places are counted.
     pub(crate) fn origin(&self) -> Origin {
         self.origin
     }
@@ -100,13 +100,14 @@ impl Sender {
         Self { address: remote, local, connection: peer.connection(), origin: peer.origin() }
     }
 
-    /// Where datagrams for it go.
+    /// The destination of datagrams for it.
     fn peer(&self) -> Peer {
         let address = Address { remote: self.address, local: self.local };
         Peer::new(address, self.connection, self.origin)
     }
 
-    /// What must stay the same, as in [`Peer`]: a QUIC connection may move from address to address.
+    /// The part that must stay the same, as in [`Peer`]: a QUIC connection may move from address to
+    /// address.
     fn place(&self) -> (Option<quic::ConnKey>, Option<(SocketAddr, Option<IpAddr>)>) {
         let address = self.connection.is_none().then_some((self.address, self.local));
         (self.connection, address)
@@ -140,20 +141,20 @@ impl Asker {
     }
 }
 
-/// What a monitor needs to run.
+/// The configuration of a monitor.
 #[derive(Debug)]
 pub struct MonitorConfig {
-    /// Where to listen.
+    /// The address to listen at.
     pub listen: SocketAddr,
     /// QUIC's settings, or `None` for plain UDP.
     pub quic: Option<quic::ServerConfig>,
     /// The session's settings; `admission` is set by the transport.
     pub params: MonitorParams,
-    /// Who may open a session. Where these rules are not empty, they hold in place of `params.tokens`.
+    /// Rules for opening a session. If they are not empty, they replace `params.tokens`.
     pub rules: Rules,
     /// Maximum number of sources whose quantiles are kept and that have a name of their own in
-    /// metrics; the others count in the sums only. Each costs 60 kB. As many silent sources are kept
-    /// besides, so that the maximum is twice 60 kB times this number.
+    /// metrics; the others count in the sums only. Each costs 60 kB. The same number of silent
+    /// sources is kept in addition, so that the maximum is twice 60 kB times this number.
     pub detailed: usize,
     /// Forget a silent source with a name this long after its last update; until then its growing age
     /// stays in reports. Sources without a name are forgotten after [`MonitorParams::idle`].
@@ -168,11 +169,12 @@ impl MonitorConfig {
 /// Whether there is room for a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordRoom {
-    /// There is.
+    /// There is room.
     Free,
-    /// There is none now.
+    /// There is no room now.
     Full,
-    /// There will be none: the topic is not asked for again until more records of it have come.
+    /// There will be no room: the topic is not asked for again until more of its records have
+    /// arrived.
     Never,
 }
 
@@ -185,9 +187,9 @@ impl RecordRoom {
 
 /// Receives events. Every method has an empty default implementation; none may block.
 pub trait Watch {
-    /// Fresh state has come. Its age is [`Record::state_age`](session::Record::state_age).
+    /// Fresh state has arrived. Its age is [`Record::state_age`](session::Record::state_age).
     fn fresh(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
-    /// Fresh state of a topic other than the first, or of a key, has come.
+    /// Fresh state of a topic other than the first, or of a key, has arrived.
     fn fresh_topic(
         &mut self,
         _now: Time,
@@ -196,7 +198,7 @@ pub trait Watch {
         _topic: &TopicRecord,
     ) {
     }
-    /// A key is removed; the record has it no more.
+    /// A key is removed; the record no longer has it.
     fn removed(
         &mut self,
         _now: Time,
@@ -205,19 +207,20 @@ pub trait Watch {
         _removed: &RemovedTopic,
     ) {
     }
-    /// Whether it can take the next record of a topic: as long as not, they stay with the source. A topic without
-    /// room is asked for again when one of its records is done, or their age becomes known; and in its turn after
-    /// any record is done, and after [`Watch::has_room_again`].
+    /// Whether it can take the next record of a topic. Until it can, the records stay with the
+    /// source. A topic without room is asked for again when one of its records is done, or their
+    /// age becomes known; and in its turn after any record is done, and after
+    /// [`Watch::has_room_again`].
     fn room_for_record(&self, _source: SourceKey, _topic: &str, _next: &NextRecord) -> RecordRoom {
         RecordRoom::Never
     }
-    /// Whether there may be room for records that had none, for another reason than a record that is done; since
-    /// this was last asked.
+    /// Whether there may be room for records that had none, since the last call, for another reason
+    /// than a record that is done.
     fn has_room_again(&mut self) -> bool {
         false
     }
-    /// The next record of a topic, of which each counts, in order. The source keeps it until
-    /// [`Watch::poll_record_done`] gives its cursor.
+    /// The next record of a topic, in order; each record counts. The source keeps it until
+    /// [`Watch::poll_record_done`] returns its cursor.
     fn record(
         &mut self,
         _now: Time,
@@ -237,12 +240,12 @@ pub trait Watch {
         _taken: &TakenRecord,
     ) {
     }
-    /// A record that is done for good, by its source and cursor; once for each record.
+    /// A record that is done for good, by its source and cursor; returned once per record.
     fn poll_record_done(&mut self) -> Option<(SourceKey, Cursor)> {
         None
     }
-    /// A topic of which it has dropped all records that it has got and that are not done: they come again, in
-    /// order. The number of the cursor does not count.
+    /// A topic of which it has dropped all records that it was given and that are not done: they
+    /// come again, in order. The number of the cursor does not count.
     fn poll_records_dropped(&mut self) -> Option<Cursor> {
         None
     }
@@ -257,9 +260,10 @@ pub trait Watch {
         _topic: &TopicRecord,
     ) {
     }
-    /// A topic with a maximum age ([`MonitorParams::max_age`]) has no state that is fresh enough any more.
+    /// A topic with a maximum age ([`MonitorParams::max_age`]) no longer has a state that is fresh
+    /// enough.
     fn stale(&mut self, _now: Time, _alarm: &Alarm) {}
-    /// It has one again, which is handed out next.
+    /// The topic has a fresh state again, which is handed out next.
     fn recovered(&mut self, _now: Time, _alarm: &Alarm) {}
     /// A source has opened a session; a former source of this key, or of this name, is gone.
     fn opened(&mut self, _now: Time, _source: SourceKey, _record: &Record) {}
@@ -290,7 +294,7 @@ impl Monitor {
     /// Opens the socket.
     ///
     /// # Errors
-    /// [`MonitorError`] says what is missing.
+    /// [`MonitorError`] if the address, QUIC's settings or random numbers are unavailable.
     pub fn bind(config: MonitorConfig) -> Result<Self, MonitorError> {
         let endpoint = Endpoint::bind(config.listen, config.quic.as_ref())?;
         let params = MonitorParams { admission: endpoint.admission(), ..config.params };
@@ -314,7 +318,7 @@ impl Monitor {
         })
     }
 
-    /// The same that goes on where applications were with records in an earlier run
+    /// The same, continuing with records where applications were in an earlier run
     /// ([`output::Outputs::take_records`]).
     #[must_use]
     pub fn with_cursors(mut self, cursors: Vec<Cursor>) -> Self {
@@ -323,11 +327,11 @@ impl Monitor {
         self
     }
 
-    /// The same that also sends states, to each source that wants them, and that may receive them where there
-    /// are credentials ([`Right::Receive`](crate::credentials::Right)).
+    /// The same, but it also sends states to each source that asks for them, and that may receive
+    /// them if there are credentials ([`Right::Receive`](crate::credentials::Right)).
     ///
     /// # Errors
-    /// [`ReturnConfigError`] says which name or topic is wrong, or what the system refused.
+    /// [`ReturnConfigError`] if a name or a topic is invalid, or the system refuses something.
     pub fn returning(mut self, config: ReturnConfig) -> Result<Self, ReturnConfigError> {
         let max_datagram = self.endpoint.max_datagram();
         let returning = Returning::new(config, max_datagram, self.endpoint.clock, self.waker())?;
@@ -336,36 +340,36 @@ impl Monitor {
         Ok(self)
     }
 
-    /// Wakes its loop, such as when there is room for a further record.
+    /// Wakes its loop, for example when there is room for a further record.
     pub fn waker(&self) -> Arc<Waker> {
         self.endpoint.waker()
     }
 
-    /// Where it listens; tells the port that was chosen for port 0.
+    /// The listening address, with the port that was chosen for port 0.
     ///
     /// # Errors
-    /// [`MonitorError::System`] if the system does not say.
+    /// [`MonitorError::System`] if the system does not report it.
     pub fn local_addr(&self) -> Result<SocketAddr, MonitorError> {
         self.endpoint.local_addr()
     }
 
-    /// Something through which other threads ask for the sources' states.
+    /// A handle by which other threads ask for the sources' states.
     pub fn asker(&self) -> Asker {
         self.desk.asker()
     }
 
-    /// Something through which another thread puts other credentials in force.
+    /// A handle by which another thread puts other credentials in force.
     pub fn reloader(&self) -> Reloader {
         self.reloads.reloader()
     }
 
-    /// What all sources together have sent so far.
+    /// Counters over all sources so far.
     pub fn counters(&self) -> &MonitorCounters {
         self.sources.sessions.monitor().counters()
     }
 
-    /// A summary of the run until now, with the sources that are watched in detail; `watch` knows
-    /// what was replaced.
+    /// A summary of the run until now, with the sources that are watched in detail; `watch` counts
+    /// the replaced states.
     pub fn report(&self, watch: &dyn Watch) -> MonitorReport {
         self.report_of(self.sources.books.details.limit(), watch)
     }
@@ -384,10 +388,10 @@ impl Monitor {
         }
     }
 
-    /// Runs until `stop`, or until `until` has come, and says goodbye to all sources.
+    /// Runs until `stop`, or until the time `until`, and says goodbye to all sources.
     ///
     /// # Errors
-    /// [`MonitorError`] where it cannot go on; trouble with single packets is none.
+    /// [`MonitorError`] if it cannot go on; errors of single packets do not end it.
     pub fn run(
         &mut self,
         stop: &Stop,
@@ -398,7 +402,8 @@ impl Monitor {
         run::run(&mut Watched { monitor: self, watch }, stop, until)
     }
 
-    /// Puts other credentials and authorities in force, if some have come, and ends what they do not permit.
+    /// Puts other credentials and authorities in force, if given, and ends sessions that they do
+    /// not permit.
     fn reload(&mut self, now: Time, watch: &mut dyn Watch) {
         while let Some(Order { change, ended }) = self.reloads.next() {
             let quic = change.quic.as_ref();
@@ -407,19 +412,20 @@ impl Monitor {
             let number =
                 self.sources.replace_credentials(now, change.credentials, &mut connections, watch);
             self.endpoint.revoke(now, &connections);
-            // The thread that has asked may have ended.
+            // The thread that asked may have ended.
             let _ = ended.send(number);
         }
     }
 
-    /// Before acks are read that came just before the machine slept, and would count as a round trip.
+    /// Called before acks are read that arrived just before the machine slept, and would count as a
+    /// round trip.
     fn notice_sleep(&mut self) {
         if self.endpoint.clock.has_slept(&mut self.slept) {
             self.sources.handle_resume(self.endpoint.clock.now());
         }
     }
 
-    /// Sends what may leave of return sessions.
+    /// Sends the datagrams that return sessions may send.
     fn send_returns(&mut self) {
         let Self { endpoint, sources, .. } = self;
         if sources.returning.is_none() {
@@ -429,7 +435,7 @@ impl Monitor {
         sources.look_at_returns(now);
         while let Some(transmit) = sources.poll_transmit(now) {
             let ListenerTransmit { peer, len, dscp, source } = transmit;
-            // One that the socket or a connection does not take is lost like any other.
+            // A datagram that the socket or a connection does not take is lost like any other.
             let sent = endpoint.send(now, peer.peer(), dscp, &sources.out[..len]);
             if let (Some(source), Ok(bytes)) = (source, sent) {
                 sources.on_sent(now, source, bytes);
@@ -437,7 +443,7 @@ impl Monitor {
         }
     }
 
-    /// Takes in what has come, for some time; whether there may be more.
+    /// Receives datagrams for a limited time; returns whether there may be more.
     fn receive(&mut self, watch: &mut dyn Watch) -> Result<bool, MonitorError> {
         let Self { endpoint, sources, .. } = self;
         endpoint.receive(|received, reply| {
@@ -448,7 +454,7 @@ impl Monitor {
     }
 }
 
-/// A monitor that runs, and who hears of it.
+/// A running monitor, and the watcher of its events.
 struct Watched<'a> {
     monitor: &'a mut Monitor,
     watch: &'a mut dyn Watch,
@@ -473,7 +479,7 @@ impl Driven for Watched<'_> {
         monitor.endpoint.handle_timeout(now);
         monitor.sources.handle_timeout(now, *watch);
         monitor.sources.hand_out_records(now, *watch);
-        // It may close return sessions.
+        // This may close return sessions.
         monitor.reload(now, *watch);
         monitor.send_returns();
         monitor.desk.answer(|most| monitor.report_of(most, *watch));

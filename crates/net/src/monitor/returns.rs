@@ -1,4 +1,5 @@
-//! What a monitor sends to the sources that want it: topics of its own, in a session for each source.
+//! The states that a monitor sends to the sources that ask for them: topics of its own, in one
+//! session per source.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,13 +22,13 @@ use crate::source::sampler::Shared;
 use crate::system::system;
 use crate::waker::Waker;
 
-/// What a monitor sends to each source that wants it.
+/// The configuration of the states that a monitor sends.
 pub struct ReturnConfig {
-    /// The sessions' settings. Token and the longest datagram are set by the monitor.
+    /// The sessions' settings. The monitor sets the token and the maximum datagram.
     pub params: SourceParams,
-    /// When to send; each session has a law of its own.
+    /// When to send; each session has its own instance of the law.
     pub law: LawConfig,
-    /// What to send: at least one topic.
+    /// The topics to send: at least one.
     pub topics: Vec<ReturnTopic>,
 }
 
@@ -45,11 +46,11 @@ pub enum ReturnConfigError {
     /// The system refused something.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
-    /// There is nothing to send.
+    /// There are no topics to send.
     #[error("a monitor that sends states needs at least one topic")]
     NoTopics,
-    /// Records and keys need a buffer for each source.
-    #[error("a monitor sends topics of kind latest alone, not {0}")]
+    /// Only topics of kind latest are allowed, as records and keys need a buffer per source.
+    #[error("a monitor sends only topics of kind latest, not {0}")]
     Kind(String),
     /// Receivers would refuse the name.
     #[error(
@@ -57,13 +58,13 @@ pub enum ReturnConfigError {
          letter or a digit, and has no part `..`"
     )]
     Name(String),
-    /// No session can have this name, or these topics.
+    /// A session cannot have this name, or these topics.
     #[error(transparent)]
     Session(#[from] ReturnError),
 }
 
 impl ReturnConfig {
-    /// Whether each return session can be opened with it.
+    /// Checks that a return session can be opened with it.
     fn check(&self, now: Time) -> Result<(), ReturnConfigError> {
         let Self { params, law, topics } = self;
         if topics.is_empty() {
@@ -84,7 +85,7 @@ impl ReturnConfig {
     }
 }
 
-/// What goes to one source.
+/// The sending side to one source.
 struct Sending {
     feed: Feed,
     /// Whether a refusal was logged.
@@ -93,7 +94,7 @@ struct Sending {
     has_failed: bool,
 }
 
-/// Draws secrets of sessions; `None` where there are no random numbers.
+/// Draws secrets of sessions; `None` if random numbers are unavailable.
 pub(super) type Secrets = Box<dyn FnMut() -> Option<Secret> + Send>;
 
 /// The samplers of the return sessions.
@@ -109,10 +110,10 @@ pub(super) struct Returning {
 }
 
 impl Returning {
-    /// Sends nothing yet: sources ask for it.
+    /// Sends nothing until a source asks for it.
     ///
     /// # Errors
-    /// [`ReturnConfigError`] says what cannot be sent.
+    /// [`ReturnConfigError`] if these states cannot be sent.
     pub(super) fn new(
         config: ReturnConfig,
         max_datagram: usize,
@@ -150,7 +151,7 @@ impl Returning {
         Ok(())
     }
 
-    /// A source wants states: opens the return session, if the source may receive.
+    /// A source asks for states: opens the return session, if the source may receive.
     pub(super) fn open(
         &mut self,
         now: Time,
@@ -204,7 +205,7 @@ impl Returning {
         });
     }
 
-    /// Does what a return session wants.
+    /// Handles an event of a return session.
     pub(super) fn on_event(
         &mut self,
         now: Time,
@@ -227,7 +228,7 @@ impl Returning {
         match sending.feed.answer(now, need, session) {
             Ok(troubles) => {
                 for trouble in troubles {
-                    tracing::warn!(?trouble, "a state of the return direction");
+                    tracing::warn!(?trouble, "trouble with a state of the return direction");
                 }
             }
             Err(error) => {
@@ -238,13 +239,13 @@ impl Returning {
         }
     }
 
-    /// Samplers may have woken the loop: their sessions are asked again.
+    /// Asks the sessions' samplers again, if one may have woken the loop.
     pub(super) fn on_turn(&mut self, now: Time, sessions: &mut Listener<Sender>) {
         if !self.is_woken.swap(false, Ordering::AcqRel) {
             return;
         }
         for (key, Sending { feed, .. }) in &mut self.sendings {
-            // A session that is looked at has its timers and events looked at, too.
+            // Accessing a session also polls its timers and events.
             if feed.awaits_waker()
                 && let Some(session) = sessions.return_source_mut(*key)
                 && feed.on_woken(now, session)

@@ -19,7 +19,7 @@ use crate::carrier::Answer;
 use crate::credentials::{Credentials, Rules};
 use crate::quic::ConnKey;
 
-/// The connections by which a session comes.
+/// The connections of a session.
 fn connections_of(record: &Record) -> impl Iterator<Item = NonZeroU64> {
     senders_of(record).filter_map(|sender| sender.connection).map(ConnKey::serial)
 }
@@ -29,7 +29,8 @@ fn senders_of(record: &Record) -> impl Iterator<Item = &Sender> {
     record.bound().iter().chain([&record.peer])
 }
 
-/// Whether a datagram from `sender` is of this source: by its QUIC connection, or by its address.
+/// Whether a datagram from `sender` belongs to this source: by its QUIC connection, or by its
+/// address.
 fn is_of(record: &Record, sender: &Sender) -> bool {
     let is_it = |it: &Sender| match sender.connection {
         Some(_) => it.connection == sender.connection,
@@ -41,18 +42,18 @@ fn is_of(record: &Record, sender: &Sender) -> bool {
 /// Sessions, and the details of some of them.
 pub(super) struct Sources {
     pub(super) sessions: Listener<Sender>,
-    /// Who may open them.
+    /// The rules for opening sessions.
     pub(super) rules: Rules,
     pub(super) books: Books,
-    /// What is sent to the sources that want it.
+    /// The return sessions to sources that ask for them.
     pub(super) returning: Option<Returning>,
-    /// Where answers are written.
+    /// The buffer for answers.
     pub(super) out: Vec<u8>,
 }
 
 impl Sources {
-    /// A datagram has come, with a code point if the kernel told it, from a sender whose certificate
-    /// has `names`; writes the answer to `reply`.
+    /// Handles a datagram, with a code point if the kernel reported it, from a sender whose
+    /// certificate has `names`; writes the answer to `reply`.
     pub(super) fn handle_datagram(
         &mut self,
         at: Clocked,
@@ -64,10 +65,11 @@ impl Sources {
         let check = self.rules.of(names);
         let access = check.as_ref().map(|check| check as &dyn Access);
         let datagram = Datagram::marked(datagram, dscp);
-        // What it is ignored for is counted there.
+        // The session counts ignored datagrams itself.
         let _ = self.sessions.handle_datagram(at, sender, access, datagram);
         let is_known = self.attend(at, Some(&sender), watch);
-        // Acks that have waited for a state of the return direction can be for another sender, and leave later.
+        // Acks that were held back for a state of the return direction can be for another sender,
+        // and leave later.
         let is_answered = self.sessions.monitor().next_peer() == Some(&sender);
         let monitor = is_answered.then(|| self.sessions.monitor_mut());
         let Some(transmit) =
@@ -80,8 +82,8 @@ impl Sources {
         Answer { len, dscp, is_known }
     }
 
-    /// Hands on what has happened; whether something came of a session that is open, from `sender`. Events of
-    /// other sources may have been pending.
+    /// Delivers events; returns whether one came from `sender` in an open session. Events of other
+    /// sources may have been pending.
     fn attend(
         &mut self,
         at: impl Into<Clocked>,
@@ -115,7 +117,7 @@ impl Sources {
         is_known
     }
 
-    /// Hands out records as far as there is room for them, of one topic after the other.
+    /// Hands out records as long as there is room for them, one topic after the other.
     pub(super) fn hand_out_records(&mut self, now: Time, watch: &mut dyn Watch) {
         self.books.hand_out_records(now, self.sessions.monitor_mut(), watch);
     }
@@ -132,7 +134,7 @@ impl Sources {
         self.sessions.poll_transmit(now, &mut self.out)
     }
 
-    /// Bytes of this source's return session have left, with all headers.
+    /// Counts the bytes that this source's return session has sent, with all headers.
     pub(super) fn on_sent(&mut self, now: Time, source: SourceKey, bytes: Bytes) {
         if let Some(session) = self.sessions.return_source_mut(source) {
             session.handle_wire_bytes(now, bytes);
@@ -144,16 +146,17 @@ impl Sources {
         self.sessions.handle_resume(now);
     }
 
-    /// Time has passed. Calls before [`Sources::poll_timeout`] change nothing.
+    /// Handles due timers. Calls before [`Sources::poll_timeout`] change nothing.
     pub(super) fn handle_timeout(&mut self, now: Time, watch: &mut dyn Watch) {
         self.sessions.handle_timeout(now);
         self.attend(now, None, watch);
         self.books.details.handle_timeout(now);
     }
 
-    /// Puts other credentials in force, if there are some. Returns the number of sessions that they do not
-    /// permit, or that came by a connection of `connections`, which is not trusted any more. These have
-    /// ended, and their connections were added to `connections`. Silent sources end, too, by credentials.
+    /// Puts other credentials in force, if given. Ends the sessions that they do not permit, and
+    /// the sessions with a connection in `connections`, which are no longer trusted; the
+    /// credentials end silent sources, too. Returns the number of sessions ended, and adds their
+    /// connections to `connections`.
     pub(super) fn replace_credentials(
         &mut self,
         now: Time,
@@ -277,7 +280,8 @@ mod tests {
             Self { now, sources: sources(return_rate), dialer }
         }
 
-        /// Goes on for this long; updates of the source come from `sender`, and its answers from where it is asked.
+        /// Runs for this long; updates of the source come from `sender`, and its answers from the
+        /// address that was asked.
         fn run(&mut self, millis: u64, sender: Sender) {
             let Self { now, sources, dialer } = self;
             let mut out = Vec::new();
@@ -316,7 +320,7 @@ mod tests {
         assert_eq!(received.topics().count(), 1, "it gets states");
         for (port, is_known) in [(2, false), (1, true)] {
             pair.now += Span::from_millis(100);
-            // The return session wants a state, and nothing has looked at that yet.
+            // The return session wants a state, but has not been polled for it yet.
             pair.sources.sessions.handle_timeout(pair.now);
             let (answer, _) = hear(&mut pair.sources, pair.now, sender(port), b"nothing");
             assert_eq!(answer.is_known, is_known, "{port}");

@@ -1,4 +1,4 @@
-//! What a monitor reports of its sources.
+//! A monitor's report of its sources.
 
 use std::net::SocketAddr;
 
@@ -13,20 +13,20 @@ use super::topic_status::{SHOWN, TopicStatus};
 use super::{Record, Sender};
 use crate::refusal::Refusals;
 
-/// A source as the monitor sees it at one moment.
+/// A source as seen by the monitor at one moment.
 #[derive(Debug, Clone, Serialize)]
 pub struct SourceStatus {
     /// The name that the source gave itself, or the label of its session if it gave none.
     pub source: String,
     /// The label of its session: a keyed hash of the id, which only this monitor can make.
     pub session: String,
-    /// Where its last update came from.
+    /// The address that its last update came from.
     pub address: SocketAddr,
     /// Time since its last update in s, fresh or not.
     pub silence_s: f64,
     /// Age of the freshest state in ms, once the source has sent the clocks' offset with it.
     pub age_ms: Option<f64>,
-    /// By how much that age may differ from the true one in ms, to either side; see
+    /// By how much that age may differ from the true one in ms, in either direction; see
     /// [`StateAge`](freshline_core::session::StateAge).
     pub age_uncertainty_ms: Option<f64>,
     /// Time-average age in ms.
@@ -35,15 +35,15 @@ pub struct SourceStatus {
     pub age_p95_ms: Option<f64>,
     /// Mean of the ages just before each reset, in ms.
     pub peak_age_mean_ms: Option<f64>,
-    /// Largest age in ms.
+    /// Maximum age in ms.
     pub age_max_ms: Option<f64>,
     /// Fresh updates per second, while the age was known.
     pub updates_per_s: f64,
-    /// Updates that were the freshest when they came.
+    /// Updates that were the freshest on arrival.
     pub fresh: u64,
-    /// Updates that came after a fresher one.
+    /// Updates that arrived after a fresher one.
     pub stale: u64,
-    /// Updates that have not come.
+    /// Updates that did not arrive.
     pub missing: u64,
     /// States that a newer one replaced before an output took them.
     pub replaced: u64,
@@ -52,11 +52,12 @@ pub struct SourceStatus {
     pub freshness: FreshnessStatus,
     /// Topics that are stale, the first one included.
     pub stale_topics: u64,
-    /// The code point (DSCP) of its last update as it came, 0 to 63; none where the kernel has none.
+    /// The code point (DSCP) of its last update on arrival, 0 to 63; unset if the kernel does not
+    /// report it.
     pub dscp: Option<Dscp>,
     /// Sequence number of the freshest update.
     pub seq: u64,
-    /// Length of the freshest state in bytes; none before the first state is complete.
+    /// Length of the freshest state in bytes; unset before the first state is complete.
     pub payload_bytes: Option<u64>,
     /// The freshest state, if it is not longer than [`SHOWN`], and not older than its maximum age.
     #[serde(skip)]
@@ -75,7 +76,7 @@ impl SourceStatus {
         self.topics.first().filter(|topic| topic.number == 0).map(|topic| &*topic.topic)
     }
 
-    /// States of all topics that were too old as they came.
+    /// States of all topics that were too old on arrival.
     pub fn too_old(&self) -> u64 {
         match &self.topics[..] {
             [] => self.freshness.too_old,
@@ -84,19 +85,19 @@ impl SourceStatus {
     }
 }
 
-/// A monitor's run in numbers.
+/// A report of a monitor's run.
 #[derive(Debug, Clone, Serialize)]
 pub struct MonitorReport {
     /// Length of the run in s.
     pub duration_s: f64,
-    /// Sources at its end.
+    /// Open sources at its end.
     pub sources_open: usize,
     /// Topics that are stale, also of sources with a name that are gone.
     pub stale_topics: usize,
-    /// What was counted over all sources.
+    /// Counters over all sources.
     #[serde(flatten)]
     pub counters: MonitorCounters,
-    /// What was refused, or gave way to newcomers, by reason.
+    /// Refusals, including sessions ended to make room, by reason.
     #[serde(rename = "refused_by")]
     pub refusals: Refusals,
     /// The open sources that are watched in detail, then silent ones with a name, then the other
@@ -107,12 +108,12 @@ pub struct MonitorReport {
     pub ended: Vec<SourceStatus>,
 }
 
-/// The length of the state that is held, if there is one.
+/// The length of the held state, if any.
 pub(super) fn payload_bytes(record: &Record) -> Option<u64> {
     record.payload().map(|payload| payload.len() as u64)
 }
 
-/// A source at one moment, but for what the monitor knows of maximum ages.
+/// A source at one moment, without the freshness of its topics.
 pub(super) fn status(
     meter: Option<&AgeMeter>,
     record: &Record,
@@ -153,8 +154,8 @@ pub(super) fn status(
     }
 }
 
-/// A status with what the monitor knows of maximum ages, and without a state that is too old. Of an absent
-/// source, `source` is `None`.
+/// A status with the freshness of its topics, and without a state that is too old. `source` is
+/// `None` for an absent source.
 pub(super) fn with_freshness(
     mut status: SourceStatus,
     sessions: &session::Monitor<Sender>,

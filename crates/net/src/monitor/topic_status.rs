@@ -1,4 +1,4 @@
-//! What a monitor reports of the topics and keys of a source.
+//! A monitor's report of the topics and keys of a source.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ use super::Record;
 use super::freshness::FreshnessStatus;
 use super::which::Which;
 
-/// The longest state that reports, lines of JSON and records of silent sources contain, in bytes. Of a longer
-/// one they have the length: it is for commands and binary frames.
+/// The maximum length of a state in reports, lines of JSON and records of silent sources, in bytes.
+/// Of a longer state they contain only the length; commands and binary frames get it whole.
 pub const SHOWN: usize = 1 << 16;
 
 /// One topic of a source.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TopicStatus {
-    /// Its name; empty until it has come.
+    /// Its name; empty until it has arrived.
     pub topic: String,
-    /// Which key of it, as text, if it has keys.
+    /// The key, as text, if the topic has keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Age of its freshest state in ms, once the source has sent the clocks' offset with it.
     pub age_ms: Option<f64>,
     /// Time-average age in ms.
     pub age_mean_ms: Option<f64>,
-    /// Largest age in ms.
+    /// Maximum age in ms.
     pub age_max_ms: Option<f64>,
-    /// By how much that age may differ from the true one in ms, to either side.
+    /// By how much that age may differ from the true one in ms, in either direction.
     pub age_uncertainty_ms: Option<f64>,
-    /// Length of its freshest state in bytes; none before the first state is complete.
+    /// Length of its freshest state in bytes; unset before the first state is complete.
     pub payload_bytes: Option<u64>,
     /// States for which there was no room.
     pub no_room: u64,
@@ -41,7 +41,7 @@ pub struct TopicStatus {
     /// Its number at the source.
     #[serde(skip)]
     pub(crate) number: u16,
-    /// Its freshest state, of a topic other than the first or a key.
+    /// Its freshest state, if it is a key, or a topic other than the first.
     #[serde(skip)]
     pub(crate) state: Option<TopicState>,
 }
@@ -52,29 +52,30 @@ pub(crate) struct TopicState {
     pub(super) which: Which,
     /// When it was sampled, on the source's clock.
     pub(super) generated_at: Time,
-    /// If it is not longer than [`SHOWN`] and there was room.
+    /// `None` if it is longer than [`SHOWN`], or there was no room.
     pub(super) payload: Option<Vec<u8>>,
 }
 
-/// A topic with all its keys, as metrics show it: a series for each key would be as many as a source likes.
+/// A topic with all its keys, for metrics: with a series per key, a source could create any number
+/// of series.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct TopicSum {
-    /// The age of its freshest state in ms, once it is known; of keys, the greatest.
+    /// The age of its freshest state in ms, once it is known; with keys, the maximum.
     pub(super) age_ms: Option<f64>,
-    /// The time-average age in ms; of keys, the greatest.
+    /// The time-average age in ms; with keys, the maximum.
     pub(super) age_mean_ms: Option<f64>,
-    /// Its keys, if it has any.
+    /// The number of its keys, if it has any.
     pub(super) keys: Option<u64>,
-    /// How many of its states are not fresh enough, if it has a maximum age.
+    /// The number of its states that are not fresh enough, if it has a maximum age.
     pub(super) stale: Option<u64>,
-    /// States that were too old as they came.
+    /// States that were too old on arrival.
     pub(super) too_old: u64,
     /// States for which there was no room.
     pub(super) no_room: u64,
 }
 
 impl TopicSum {
-    /// The topics of a source whose names have come, by name.
+    /// The topics of a source whose names have arrived, by name.
     pub(super) fn of(topics: &[TopicStatus]) -> BTreeMap<&str, Self> {
         let mut sums = BTreeMap::<&str, Self>::new();
         for topic in topics.iter().filter(|topic| !topic.topic.is_empty()) {
@@ -98,7 +99,8 @@ impl TopicSum {
 }
 
 impl TopicState {
-    /// The state of a topic other than the first, without more bytes than `room`, which becomes less.
+    /// The state of a topic other than the first, with at most `room` bytes, by which it reduces
+    /// `room`.
     pub(super) fn of(topic: &TopicRecord, room: &mut usize) -> Option<Self> {
         let payload = topic.payload()?;
         let is_shown = payload.len() <= SHOWN.min(*room);

@@ -1,7 +1,7 @@
-//! The ages that a monitor reports are true, for every sampler: source and monitor in virtual time,
-//! over paths that lose packets, with a monitor that is killed and restarted, and states that come
-//! more often and more rarely than the monitor forgets silent sources. Each state is a stamp of the
-//! time at which it was sampled.
+//! Tests that the ages that a monitor reports are true, for every sampler. Source and monitor run
+//! in virtual time, over paths that lose packets. The monitor is killed and restarted, and states
+//! come more often and more rarely than the monitor forgets silent sources. Each state is a stamp
+//! of the time at which it was sampled.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,30 +32,29 @@ const SEEDS: Range<u64> = 0..64;
 
 const LENGTH: Span = Span::from_secs(150);
 
-/// What the clock of a process shows at its start.
+/// The reading of a process's clock at its start.
 const YEAR: Span = Span::from_secs(365 * 86_400);
 
-/// How far the rates of the clocks may differ, and the most that this adds to the age of an estimate
-/// of their offset.
+/// How far the rates of the clocks may differ, and the maximum age of an estimate of their offset.
 const PPM: f64 = 1e-4;
 const OFFSET_LASTS: Span = Span::from_secs(40);
 
 /// A command's output that was taken later than this is dropped.
 const OLD: Span = Span::from_millis(100);
 
-/// The longest wait between openings, with its random part.
+/// The maximum delay between openings, with its random part.
 const MAX_WAIT: Span = Span::from_millis(2_500);
 
-/// What a seed stands for.
+/// The parameters of a run, drawn from a seed.
 #[derive(Debug)]
 struct Plan {
     sampler: Kind,
     /// Updates per second.
     rate: f64,
-    /// Base delays to the monitor and back, and what may come on top in either direction.
+    /// Base delays to the monitor and back, and the maximum jitter in either direction.
     delays: [Span; 2],
     jitter: Span,
-    /// The share of packets that is lost in either direction.
+    /// The fraction of packets that is lost in either direction.
     loss: f64,
     /// How much faster the monitor's clock is.
     ppm: f64,
@@ -67,10 +66,10 @@ struct Plan {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
-    /// A state is there whenever it is asked for.
+    /// A state is available whenever it is asked for.
     AtOnce,
     File,
-    /// Lines come at about this interval, with pauses.
+    /// Lines arrive at about this interval, with pauses.
     Lines(Span),
     /// The command takes this long.
     Command(Span),
@@ -129,19 +128,19 @@ impl Plan {
         self.delays[0] + self.delays[1] + self.jitter * 2
     }
 
-    /// The longest interval of updates while a session is open.
+    /// The maximum interval of updates while a session is open.
     fn period(&self) -> Span {
         span(1.0 / self.rate).min(self.keep_alive)
     }
 
-    /// Without loss, the monitor is found and its session opened after so long: an outage is noticed,
-    /// and openings leave at their longest interval.
+    /// The time after which, without loss, the monitor is found and its session opened: an outage
+    /// is noticed, and openings leave at their maximum interval.
     fn settles_in(&self) -> Span {
         let notices = self.period().max(self.rtt()) * 8;
         notices.max(Span::from_secs(1)) + self.period() + MAX_WAIT * 2 + self.rtt() * 4
     }
 
-    /// And then it has each state after so long. A session that has been forgotten is opened anew.
+    /// The time after which it then has each state. A forgotten session is re-opened.
     fn arrives_in(&self) -> Span {
         span(1.0 / self.rate) + self.rtt() * 3 + self.taking() * 2 + Span::from_millis(1)
     }
@@ -162,7 +161,7 @@ enum Event {
     Look,
 }
 
-/// What the test does of a sampler's work.
+/// The test's part of a sampler's work.
 enum Hand {
     AtOnce,
     File(tempfile::NamedTempFile),
@@ -210,7 +209,7 @@ struct World {
     /// Since when the monitor knows the source and not the age of its state, and how many packets have
     /// been lost since then.
     unknown: Option<(Time, u32)>,
-    /// When lines came.
+    /// When lines arrived.
     lines: Vec<Time>,
     /// States that were passed on as new ones.
     fresh: u64,
@@ -313,7 +312,7 @@ impl World {
         Time::ZERO + YEAR + runs_for.mul_f64(1.0 + self.plan.ppm)
     }
 
-    /// When the monitor wants to be woken; a little later than that, as rates are rounded.
+    /// When the monitor's timer is due; a little later than that, as rates are rounded.
     fn monitor_timer(&self) -> Option<Time> {
         let local = self.monitor.as_ref()?.poll_timeout()?;
         let runs_for = local.since(Time::ZERO + YEAR).mul_f64(1.0 / (1.0 + self.plan.ppm));
@@ -447,7 +446,7 @@ impl World {
         }
     }
 
-    /// Compares what the monitor reports with the truth.
+    /// Compares the monitor's report with the truth.
     fn look(&mut self) {
         let now = self.monitor_clock();
         let Some(monitor) = &self.monitor else { return };
@@ -464,7 +463,7 @@ impl World {
         let age = self.now.since(held);
         let Some(reported) = status.age_ms else {
             let (since, lost) = *self.unknown.get_or_insert((self.now, 0));
-            // Each packet that is lost costs a wait that doubles.
+            // Each lost packet costs a delay that doubles.
             let waiting = MAX_WAIT * u64::from(lost) + Span::from_millis(200 << lost.min(20));
             let waiting =
                 if lost == 0 { Span::ZERO } else { waiting + self.plan.rtt() * (2 << lost) };

@@ -1,4 +1,4 @@
-//! A monitor without sockets, clock and thread: a simulation hands it datagrams and the time.
+//! A monitor without sockets, clock and thread: a simulation passes it datagrams and the time.
 //!
 //! ```text
 //!   handle_datagram ─┬─► handle_timeout, always ─┬─► poll_transmit, until there is none
@@ -55,7 +55,7 @@ pub struct UnboundTransmit {
     pub to: UnboundPeer,
     /// Its length in bytes.
     pub len: usize,
-    /// The source whose return session it is of; `None` of an answer.
+    /// The source of its return session; `None` for an answer.
     source: Option<SourceKey>,
 }
 
@@ -68,8 +68,8 @@ pub struct UnboundMonitor {
 }
 
 impl UnboundMonitor {
-    /// A monitor that begins at `now`. Any source may open a session. `detailed` is the number of sources with
-    /// quantiles, as [`MonitorConfig::detailed`].
+    /// A monitor that starts at `now`. Any source may open a session. `detailed` is the number of
+    /// sources with quantiles, as [`MonitorConfig::detailed`].
     pub fn new(params: MonitorParams, secret: Secret, detailed: usize, now: Time) -> Self {
         let monitor = session::Monitor::new(params, secret)
             .with_relation(Sender::relation)
@@ -84,12 +84,12 @@ impl UnboundMonitor {
         Self { sources, began_at: now }
     }
 
-    /// The same that also sends states to the sources that want them, in datagrams of at most `max_datagram`
-    /// bytes. `secrets` gives the secret of each return session; `waker` is called when a topic has a state that
-    /// was awaited.
+    /// The same, but it also sends states to the sources that ask for them, in datagrams of at most
+    /// `max_datagram` bytes. `secrets` gives the secret of each return session; `waker` is called
+    /// when a topic has a state that was awaited.
     ///
     /// # Errors
-    /// [`ReturnConfigError`] says which name or topic is wrong.
+    /// [`ReturnConfigError`] if a name or a topic is invalid.
     pub fn returning(
         mut self,
         config: ReturnConfig,
@@ -107,7 +107,7 @@ impl UnboundMonitor {
 
     // ---- the contract ----
 
-    /// A datagram has come from a host. The answer to it, if there is one, replaces the bytes of `reply`.
+    /// Handles a datagram from a host. The answer, if there is one, replaces the bytes of `reply`.
     pub fn handle_datagram(
         &mut self,
         now: Time,
@@ -124,7 +124,7 @@ impl UnboundMonitor {
         reply.extend_from_slice(&answer[..answered.len]);
     }
 
-    /// Time has passed, or the waker was called.
+    /// Handles due timers, or a call of the waker.
     pub fn handle_timeout(&mut self, now: Time, watch: &mut dyn Watch) {
         self.sources.handle_timeout(now, watch);
         self.sources.hand_out_records(now, watch);
@@ -143,14 +143,14 @@ impl UnboundMonitor {
         }
     }
 
-    /// A datagram has left that takes this many bytes with all headers.
+    /// Counts a datagram that has left, and its bytes with all headers.
     pub fn on_sent(&mut self, now: Time, transmit: &UnboundTransmit, bytes: Bytes) {
         if let Some(source) = transmit.source {
             self.sources.on_sent(now, source, bytes);
         }
     }
 
-    /// When to call [`UnboundMonitor::handle_timeout`] although nothing has come.
+    /// When to call [`UnboundMonitor::handle_timeout`] without an event.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.sources.poll_timeout()
     }

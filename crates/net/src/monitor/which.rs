@@ -1,14 +1,14 @@
-//! Which of the states of a source one is.
+//! Identifies a state of a source.
 
 use freshline_core::session::TopicRecord;
 
-/// Which of the states of a source, as outputs tell them apart: a key is the same one under whatever number it
-/// comes.
+/// Identifies a state of a source for outputs: a key stays the same under whatever number it
+/// arrives.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Which {
-    /// That of a topic of this number. 0 is the least of all.
+    /// The state of the topic with this number. 0 is the least of all.
     Topic(u16),
-    /// That of a key: the topic's name, and the key.
+    /// The state of a key: the topic's name, and the key.
     Key(Box<str>, Box<[u8]>),
     /// A record, in the order in which they were handed out.
     Record(u64),

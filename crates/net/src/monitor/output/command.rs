@@ -22,34 +22,34 @@ use super::jobs::{Ended, Job, Jobs, Task};
 use super::records::{Given, RETRY, Ticket};
 use crate::clock::Clock;
 
-/// Maximum number of commands that run at the same time, each for another source: a slow one does not
-/// hold up the others.
+/// Maximum number of commands that run at the same time, each for another source: a slow command
+/// does not delay those of other sources.
 const RUNNERS: usize = 8;
 
 /// Maximum number of bytes of pending states: as many as a monitor holds in parts by default. Beyond it the
 /// longest pending state is dropped, so that sources with small states keep theirs.
 const PENDING_BYTES: usize = 256 << 20;
 
-/// How long commands that run may go on once a signal ends the monitor.
+/// How long running commands may go on after a signal ends the monitor.
 const GRACE: Span = Span::from_secs(2);
 
-/// How often it is looked whether a command has to end before its time.
+/// How often running commands are checked for an earlier end.
 const LOOK: Span = Span::from_millis(100);
 
-/// Runs the command for fresh states, for one state of a source after the other, each time for its
-/// newest. Also the last state of a source that has left is handed on, unless another source has
-/// taken its place. A command that takes too long is killed.
+/// Runs the command for fresh states: per source for one state after the other, each time for the
+/// newest. The last state of a source that has left is handed on, too, unless another source has
+/// taken its place. A command that exceeds its time limit is killed.
 pub(super) struct Command {
     jobs: Arc<Handover<Jobs>>,
     runners: Vec<JoinHandle<()>>,
     limit: Span,
-    /// Makes keys of the names in alarms.
+    /// Makes keys from the names in alarms.
     names: RandomState,
 }
 
 impl Command {
-    /// Runs `command` by `sh -c`, each time for no longer than `limit`. What it prints
-    /// goes to standard output, or to standard error.
+    /// Runs `command` by `sh -c`, each time for no longer than `limit`. Its output goes to standard
+    /// output, or to standard error.
     pub(super) fn new(command: String, limit: Span, to_stderr: bool) -> Self {
         let jobs: Arc<Handover<Jobs>> = Arc::default();
         let command: Arc<str> = command.into();
@@ -65,7 +65,7 @@ impl Command {
                         tracing::warn!("cannot run `{command}`: {error}");
                     }
                     let ended = ran.unwrap_or_default();
-                    // Perhaps a signal ends the monitor, too, which does not know it yet.
+                    // A signal may be ending the monitor, too, which does not know it yet.
                     if ended.is_none()
                         && job.ticket.as_ref().is_some_and(|ticket| !ticket.is_over())
                     {
@@ -79,7 +79,7 @@ impl Command {
         Self { runners, jobs, limit, names: RandomState::new() }
     }
 
-    /// Gives the indices of the sources whose pending states were replaced by another one.
+    /// Returns the indices of the sources whose pending states were replaced by another one.
     pub(super) fn fresh(
         &mut self,
         now: Time,
@@ -106,13 +106,13 @@ impl Command {
         self.jobs.put(|jobs| jobs.insert(key, job, PENDING_BYTES))
     }
 
-    /// A record: it runs after those of its source that were given before. Gives the same as
-    /// [`Command::fresh`].
+    /// A record: it runs after the records of its source that were given before. Returns the same
+    /// as [`Command::fresh`].
     pub(super) fn record(&mut self, now: Time, given: &Given<'_>, ticket: Ticket) -> Vec<usize> {
         let Given { record, topic, taken, .. } = *given;
         let source = given.source_name();
-        // A source that comes back under another index goes on behind its records of before. States have turns of
-        // their own.
+        // A source that comes back under another index continues after its earlier records. States
+        // have turns of their own.
         let stream = record.name.is_empty().then_some(taken.cursor.stream.0);
         let hash = self.names.hash_one((&*record.name, stream, "records")) as usize / 2;
         let job = Job {
@@ -138,7 +138,7 @@ impl Command {
         let source = shown_source(&alarm.name, alarm.label);
         let number = if alarm.topic.is_empty() { alarm.number } else { 0 };
         let hash = self.names.hash_one((&source, number, &alarm.topic, &alarm.key));
-        // Half of all numbers, so that each has a next one.
+        // Half of all numbers, so that each has a successor.
         let key = Key::of_alarm(hash as usize / 2, alarm.is_stale);
         let state = if alarm.is_stale { "stale" } else { "fresh" };
         let ms = |span: Span| format!("{:.3}", span.as_millis_f64());
@@ -164,7 +164,7 @@ impl Command {
         self.jobs.put(|jobs| jobs.insert_alarm(key, job));
     }
 
-    /// Runs what is pending, all together within the limit of one command, and drops the rest. Without
+    /// Runs pending jobs, all together within the limit of one command, and drops the rest. Has no
     /// effect after it or [`Command::abandon`] was called.
     pub(super) fn finish(&self) {
         let until = Clock::new().now() + self.limit;
@@ -172,7 +172,7 @@ impl Command {
         self.jobs.finish();
     }
 
-    /// Drops what is pending, and ends commands that run once [`GRACE`] is over.
+    /// Drops pending jobs, and ends running commands once [`GRACE`] is over.
     pub(super) fn abandon(&self) {
         let until = Clock::new().now() + GRACE;
         self.jobs.put(|jobs| {
@@ -197,25 +197,25 @@ impl Command {
             tracing::warn!("{too_old} states became too old before the command could take them");
         }
         if dropped > 0 {
-            tracing::warn!("the newest states of {dropped} sources did not get to the command");
+            tracing::warn!("the newest states of {dropped} sources did not reach the command");
         }
     }
 }
 
-/// The process groups of all commands that run.
+/// The process groups of all running commands.
 static RUNNING: Groups = Groups::new();
 
-/// Kills all commands that run for monitors of this process, and starts no more: for a process that
+/// Kills all running commands of this process's monitors, and starts no more: for a process that
 /// exits without waiting for them.
 pub fn end_all() {
     RUNNING.end();
 }
 
-/// Signals by which somebody ends a command before its work is done.
+/// Signals that end a command from outside before its work is done.
 const KILLED: [i32; 4] =
     [Signal::SIGTERM as i32, Signal::SIGINT as i32, Signal::SIGHUP as i32, Signal::SIGKILL as i32];
 
-/// Runs a command for no longer than `limit`, and until `deadline` if that comes to be.
+/// Runs a command for no longer than `limit`, and until `deadline` once that is set.
 fn run(
     command: &str,
     job: &Job,
@@ -224,7 +224,7 @@ fn run(
     to_stderr: bool,
     groups: &'static Groups,
 ) -> io::Result<Option<Ended>> {
-    // A system that is short of threads has none for the watchdog: then nothing is started.
+    // If the system has no thread for the watchdog, the command is not started.
     let (started, group) = channel();
     let (ended, end) = channel::<()>();
     let watchdog = thread::Builder::new().spawn(move || {
@@ -262,7 +262,7 @@ fn run(
         // A command need not read its input.
         let _ = stdin.write_all(&job.payload);
     }
-    // Does not release its number yet.
+    // The wait does not release its number yet.
     let waited = waitid(Id::Pid(group), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
     groups.remove(group);
     let _ = ended.send(());
@@ -270,7 +270,7 @@ fn run(
     let status = child.wait()?;
     let ended = watchdog.join().unwrap_or(Ended::Itself);
     if ended != Ended::Itself {
-        tracing::warn!("`{command}` ran for too long for {} and was ended", job.source);
+        tracing::warn!("`{command}` for {} exceeded its time limit and was ended", job.source);
     } else if !status.success() {
         tracing::warn!("`{command}` failed with {status} for {}", job.source);
     }
@@ -281,7 +281,7 @@ fn run(
 
 #[cfg(test)]
 impl Command {
-    /// Has states pending, of as many sources.
+    /// Queues states of `count` sources.
     pub(super) fn put_test_states(&self, count: usize) {
         self.jobs.put(|jobs| {
             jobs.newest.extend(

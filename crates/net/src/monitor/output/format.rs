@@ -23,7 +23,7 @@ pub enum OutFormat {
     Cobs,
 }
 
-/// Not the name of a format.
+/// A text that is not the name of a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown format; use `json` for lines of JSON, or `u32` or `cobs` for payloads as binary frames"
@@ -103,8 +103,9 @@ impl Content {
     }
 }
 
-/// Ends any piece of a frame of COBS such that it cannot be decoded: of a block that has up to 254 bytes
-/// left to come, and of the next block, whose first byte 0xff asks for 254 more, too few follow.
+/// Ends any part of a COBS frame such that it cannot be decoded: of a block that has up to 254
+/// bytes left to come, and of the next block, whose first byte 0xff asks for 254 more, too few
+/// follow.
 const NO_FRAME: [u8; 256] = {
     let mut end = [0xff; 256];
     (end[0], end[255]) = (2, 0);
@@ -117,13 +118,13 @@ pub(super) fn push_line(document: &Value, text: &mut Vec<u8>) {
     text.push(b'\n');
 }
 
-/// A document of JSON in which characters that are none to see, which JSON allows, are escaped: DEL, C1,
-/// and those that change the direction of text.
+/// A document of JSON with escapes for the invisible characters that JSON allows: DEL, C1, and the
+/// characters that change the direction of text.
 fn printable(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
         match is_control(character) {
-            // All of these have one UTF-16 unit.
+            // Each of these has one UTF-16 unit.
             true => text.push_str(&format!("\\u{:04x}", u32::from(character))),
             false => text.push(character),
         }

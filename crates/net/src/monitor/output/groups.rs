@@ -1,4 +1,4 @@
-//! The processes of commands that run, which can be killed together.
+//! The processes of running commands, which can be killed together.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-/// Process groups that can be killed together. A group is in here while its number is its own: until
-/// its first process has ended, and has not been waited for yet.
+/// Process groups that can be killed together. A group is removed after its first process has ended
+/// and before that process is waited for, as its number is its own until then.
 pub(super) struct Groups(Mutex<State>);
 
 struct State {
@@ -44,7 +44,7 @@ impl Groups {
         self.with(|state| state.running.remove(&group));
     }
 
-    /// Whether the group still ran.
+    /// Kills a group; returns whether it was still running.
     pub(super) fn kill(&self, group: Pid) -> bool {
         self.with(|state| state.running.contains(&group) && killpg(group, Signal::SIGKILL).is_ok())
     }

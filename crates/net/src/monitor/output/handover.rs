@@ -1,26 +1,26 @@
-//! From the monitor's thread to a consumer's, which may be slower.
+//! Passes items from the monitor's thread to a consumer's, which may be slower.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What waits for a consumer. It is bounded: what is put in may replace what waits.
+/// Items that are pending for a consumer. They are bounded: a new item may replace a pending one.
 pub(super) trait Pending: Default {
-    /// What the consumer takes at a time.
+    /// The item that the consumer takes at a time.
     type Item;
-    /// The next, if anything waits.
+    /// The next item, if one is pending.
     fn take(&mut self) -> Option<Self::Item>;
 }
 
 /// The result of a wait with a limit.
 pub(super) enum Next<T> {
     Item(T),
-    /// Nothing in that time.
+    /// No item within that time.
     Late,
-    /// All is taken and no more will come.
+    /// All items are taken, and no more will come.
     Finished,
 }
 
-/// Hands over from one thread to another.
+/// Passes items from one thread to another.
 #[derive(Default)]
 pub(super) struct Handover<Q> {
     state: Mutex<State<Q>>,
@@ -34,20 +34,20 @@ struct State<Q> {
 }
 
 impl<Q: Pending> Handover<Q> {
-    /// Puts something in; never waits for the consumer.
+    /// Adds an item; never waits for the consumer.
     pub(super) fn put<T>(&self, put: impl FnOnce(&mut Q) -> T) -> T {
         let put = put(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).pending);
         self.changed.notify_one();
         put
     }
 
-    /// Nothing will be put in any more.
+    /// No more items will be added.
     pub(super) fn finish(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).finished = true;
         self.changed.notify_all();
     }
 
-    /// The next within a time that begins now.
+    /// The next item, if it comes within this time from now.
     pub(super) fn next_within(&self, time: Duration) -> Next<Q::Item> {
         let mut item = None;
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +65,7 @@ impl<Q: Pending> Handover<Q> {
         }
     }
 
-    /// Waits for the next; `None` when all is taken and no more will come.
+    /// Waits for the next item; `None` if all are taken and no more will come.
     pub(super) fn next(&self) -> Option<Q::Item> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

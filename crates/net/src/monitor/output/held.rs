@@ -38,7 +38,7 @@ impl<'a> Held<'a> {
         Self { record, of: Of::Topic(topic) }
     }
 
-    /// That of a key that is removed.
+    /// The removal of a key.
     pub(super) fn removed(record: &'a Record, removed: &'a RemovedTopic) -> Self {
         Self { record, of: Of::Removed(removed) }
     }
@@ -56,7 +56,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// The topic's name, of a source that has topics; empty until it has come.
+    /// The topic's name, if the source has topics; empty until it has arrived.
     pub(super) fn topic_name(&self) -> Option<&'a str> {
         match self.of {
             Of::Topic(topic) => Some(topic.name()),
@@ -65,7 +65,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// The key as text, of a topic with keys.
+    /// The key as text, if the topic has keys.
     pub(super) fn key(&self) -> Option<String> {
         let key = match self.of {
             Of::Topic(topic) => topic.key(),
@@ -80,7 +80,7 @@ impl<'a> Held<'a> {
         matches!(self.of, Of::Removed(_))
     }
 
-    /// The state; `None` if there is none.
+    /// The state, if there is one.
     pub(super) fn payload(&self) -> Option<&'a [u8]> {
         match self.of {
             Of::Topic(topic) => topic.payload(),
@@ -94,7 +94,7 @@ impl<'a> Held<'a> {
         self.payload().filter(|payload| payload.len() <= SHOWN)
     }
 
-    /// When it was sampled, on the source's clock; a removal is later than all.
+    /// When it was sampled, on the source's clock; a removal is later than all states.
     pub(super) fn generated_at(&self) -> Time {
         match self.of {
             Of::Topic(topic) => topic.generated_at(),
@@ -112,7 +112,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Until when it may be handed out, with these maximum ages; `None` if for ever.
+    /// Until when it may be handed out, with these maximum ages; `None` if there is no limit.
     pub(super) fn fresh_until(&self, now: Time, rules: &[MaxAge]) -> Option<Time> {
         if self.is_removed() {
             return None;

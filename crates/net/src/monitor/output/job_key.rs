@@ -1,4 +1,4 @@
-//! Of what a command is pending.
+//! The key of a command's pending job.
 
 use crate::monitor::which::Which;
 
@@ -10,12 +10,12 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// That of the first topic of a source, which is before its others.
+    /// The key of the first topic of a source, which is before its others.
     pub(super) fn first(source: usize) -> Self {
         Self { source, which: Which::Topic(0) }
     }
 
-    /// That of an alarm of a topic, which has a number here as a source has.
+    /// The key of an alarm of a topic, which has a number here as a source has.
     pub(super) fn of_alarm(topic: usize, is_stale: bool) -> Self {
         Self { source: topic, which: Which::Topic(u16::from(!is_stale)) }
     }

@@ -23,11 +23,11 @@ pub(super) struct Jobs {
     pub(super) too_old: usize,
     /// Sources whose commands run.
     pub(super) running: BTreeSet<usize>,
-    /// Whose turn was last; the next is of the source after it.
+    /// The source that was served last; the source after it is next.
     pub(super) last: Option<usize>,
-    /// The topic of each source whose turn was last.
+    /// The topic that was served last, per source.
     pub(super) last_topics: BTreeMap<usize, Which>,
-    /// When the monitor ends: all commands are over by then.
+    /// Set when the monitor ends: all commands must be over by then.
     pub(super) until: Option<Time>,
     /// Jobs that were dropped since the monitor ended before their turn.
     pub(super) dropped: usize,
@@ -44,10 +44,10 @@ pub(super) struct Job {
     /// The age of the state when it came, or when its age became known, and when that was.
     pub(super) age: Option<Span>,
     pub(super) received_at: Time,
-    /// Until when it is fresh enough; `None` if for ever.
+    /// Until when it is fresh enough; `None` if there is no limit.
     pub(super) fresh_until: Option<Time>,
     pub(super) payload: Vec<u8>,
-    /// Of a record, which is never replaced.
+    /// Set for a record, which is never replaced.
     pub(super) ticket: Option<Ticket>,
 }
 
@@ -65,13 +65,13 @@ pub(super) enum Ended {
 pub(super) struct Task {
     pub(super) key: Key,
     pub(super) job: Job,
-    /// When it has to be over, if the monitor ends.
+    /// When it must be over, if the monitor ends.
     pub(super) until: Option<Time>,
 }
 
 impl Jobs {
-    /// Gives the indices of the sources whose states were replaced, or dropped as there are more than `room`
-    /// bytes.
+    /// Returns the indices of the sources whose states were replaced, or dropped as there are more
+    /// than `room` bytes.
     pub(super) fn insert(&mut self, key: Key, job: Job, room: usize) -> Vec<usize> {
         let mut replaced = Vec::new();
         self.bytes += job.payload.len();
@@ -102,8 +102,8 @@ impl Jobs {
         replaced
     }
 
-    /// Pending alarms of a topic are one of each kind at most. One that comes once more cancels the
-    /// other, which lies between.
+    /// At most one alarm of each kind is pending per topic. A repeated alarm cancels the opposite
+    /// one, which lies between.
     pub(super) fn insert_alarm(&mut self, key: Key, job: Job) {
         let other = Key::of_alarm(key.source, key != Key::of_alarm(key.source, true));
         if self.newest.contains_key(&key) {
@@ -115,7 +115,8 @@ impl Jobs {
         self.newest.insert(key, job);
     }
 
-    /// A command has ended, or `None`: it could not be started, or was killed. Then a record is tried again.
+    /// A command has ended, or `None`: it could not be started, or was killed. Then a record is run
+    /// again.
     pub(super) fn end(&mut self, key: Key, mut job: Job, ended: Option<Ended>) {
         self.running.remove(&key.source);
         match (ended, job.ticket.take()) {
@@ -148,8 +149,8 @@ impl Jobs {
 impl Pending for Jobs {
     type Item = Task;
 
-    /// The newest state of one source after the other, so that a fast source holds up no other, and of one
-    /// of its topics after the other.
+    /// The newest state of one source after the other, so that a fast source does not delay others,
+    /// and of one of its topics after the other.
     fn take(&mut self) -> Option<Task> {
         let now = Clock::new().now();
         if self.until.is_some_and(|until| now >= until) {
@@ -274,7 +275,7 @@ pub(super) mod tests {
         let mut taken = Vec::new();
         while let Some(Task { key, job, .. }) = jobs.take() {
             assert!(jobs.take().is_none(), "one of a source at a time");
-            // Each third one cannot be started at first.
+            // Each third record cannot be started at first.
             let is_first = taken.last() != Some(&seq(&job));
             let ended = (!(seq(&job).is_multiple_of(3) && is_first)).then_some(Ended::Itself);
             taken.push(seq(&job));

@@ -1,9 +1,11 @@
-//! Which records of which source are done, in a file: so a monitor that is started again goes on there.
+//! A file with the records of each source that are done, so that a restarted monitor continues from
+//! there.
 //!
-//! A line of JSON for each record, `{"source":"robot","topic":"log","stream":"9f…","next":17}`; of each stream the
-//! greatest number counts. Of a source without a name a line has its party, too, as a stranger may use the same
-//! stream; lines of former versions have none. The file survives the end of the process at any moment; it is not
-//! forced to the disk after each line. It is written anew when the most of it says nothing any more.
+//! One line of JSON per record, `{"source":"robot","topic":"log","stream":"9f…","next":17}`; per
+//! stream the greatest number counts. For a source without a name, a line also has its party, as a
+//! stranger may use the same stream; lines of former versions have none. The file survives the end
+//! of the process at any moment; it is not forced to the disk after each line. It is rewritten when
+//! most of its lines are obsolete.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,16 +22,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::rewrite;
 
-/// A file is written anew when it is longer than this, and than four times its length after the last time.
+/// A file is rewritten when it is longer than this, and than four times its length after the last
+/// rewrite.
 const MIN_LEN: u64 = 1 << 20;
 
-/// The longest file that is read, in bytes.
+/// Maximum length of a file that is read, in bytes.
 const MAX_LEN: u64 = 512 << 20;
 
-/// Topics of sources that are kept.
+/// Maximum number of topics of sources that are kept.
 const MAX_CURSORS: usize = 1 << 16;
 
-/// How each line begins.
+/// The beginning of each line.
 const START: &[u8] = b"{\"source\":";
 
 /// Why a journal cannot be used.
@@ -51,7 +54,7 @@ pub(super) struct Journal {
 struct Open {
     file: Flock<File>,
     len: u64,
-    /// It is written anew when it is longer.
+    /// The length beyond which it is rewritten.
     rewrite_beyond: u64,
     newest: Newest,
     /// Whether the last line has no end.
@@ -64,7 +67,7 @@ struct Line<'a> {
     topic: Cow<'a, str>,
     stream: String,
     next: u64,
-    /// Of a source without a name.
+    /// Set for a source without a name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     party: Option<(u64, u64)>,
 }
@@ -96,14 +99,15 @@ impl Line<'_> {
 }
 
 impl Journal {
-    /// Opens a journal, which is made if there is none, and gives the cursors in it.
+    /// Opens a journal, or creates it, and returns the cursors in it.
     ///
     /// # Errors
-    /// [`JournalError`] if it cannot be read or written, if another process has it open, or if it is no journal.
+    /// [`JournalError`] if it cannot be read or written, if another process has it open, or if it
+    /// is not a journal.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Cursor>), JournalError> {
         let failed = |error| JournalError { path: path.to_owned(), error };
         let mut file = open_and_lock(path).map_err(failed)?;
-        // A file that is written anew takes the place of this one, not of a link to it.
+        // A rewritten file takes the place of this one, not of a link to it.
         let path = path.canonicalize().map_err(failed)?;
         let mut text = Vec::new();
         let len = file.metadata().map_err(failed)?.len();
@@ -118,7 +122,7 @@ impl Journal {
         Ok((Self { path, open }, cursors))
     }
 
-    /// Writes a cursor down.
+    /// Appends a cursor.
     ///
     /// # Errors
     /// [`JournalError`] if that fails; then it can be tried again.
@@ -130,7 +134,7 @@ impl Journal {
             && let Err(error) = open.rewrite(&self.path)
         {
             let error = failed(error);
-            tracing::warn!("{error}; it is written anew later");
+            tracing::warn!("{error}; it is rewritten later");
             open.rewrite_beyond = open.len + MIN_LEN;
         }
         Ok(())
@@ -154,7 +158,7 @@ impl Open {
         Ok(())
     }
 
-    /// Puts a file in its place that has the newest cursors alone.
+    /// Replaces it by a file that has only the newest cursors.
     fn rewrite(&mut self, path: &Path) -> io::Result<()> {
         self.newest.forget_oldest();
         let text: String = self.newest.by_use().iter().map(Line::of).collect();
@@ -172,7 +176,7 @@ impl Open {
     }
 }
 
-/// The file at a path, which another process may write anew meanwhile.
+/// The file at a path, which another process may rewrite meanwhile.
 fn open_and_lock(path: &Path) -> io::Result<Flock<File>> {
     loop {
         let file = lock(File::options().create(true).read(true).append(true).open(path)?)?;
@@ -189,20 +193,21 @@ fn lock(file: File) -> io::Result<Flock<File>> {
     })
 }
 
-/// Whose stream it is, of which topic: the names of source and topic, and of a source without a name the stream and
-/// its party.
+/// The owner and topic of a stream: the names of source and topic, and for a source without a name
+/// the stream and its party.
 type Whose = (Box<str>, Box<str>, Option<(StreamId, Option<Party>)>);
 
-/// The newest cursor of each topic of a source, and of a source without a name of each stream.
+/// The newest cursor per topic of a source, and per stream of a source without a name.
 #[derive(Debug, Default)]
 struct Newest {
-    /// With the number of its last use.
+    /// Each with the number of its last use.
     cursors: BTreeMap<Whose, (Cursor, u64)>,
     uses: u64,
 }
 
 impl Newest {
-    /// Those of a text. Its last line may be torn, and so may lines before which a monitor went on.
+    /// Reads the cursors of a text. Its last line may be torn, and so may the last lines of earlier
+    /// runs.
     fn read(text: &[u8]) -> io::Result<Self> {
         let mut newest = Self::default();
         for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -212,7 +217,7 @@ impl Newest {
             match parsed.and_then(|line| line.cursor()) {
                 Some(cursor) => newest.keep(cursor),
                 None if is_whole && !START.starts_with(&line[..line.len().min(START.len())]) => {
-                    let error = "it has lines that are no journal's; choose another file";
+                    let error = "it has lines that are not of a journal; choose another file";
                     return Err(io::Error::other(error));
                 }
                 None => {}
@@ -222,7 +227,7 @@ impl Newest {
         Ok(newest)
     }
 
-    /// Of a stream the greatest number counts.
+    /// Per stream, the greatest number counts.
     fn keep(&mut self, cursor: Cursor) {
         self.uses += 1;
         let nameless = cursor.source.is_empty().then_some((cursor.stream, cursor.party));
@@ -235,7 +240,7 @@ impl Newest {
         kept.1 = self.uses;
     }
 
-    /// Beyond [`MAX_CURSORS`], those that were not used for longest are forgotten.
+    /// Beyond [`MAX_CURSORS`], drops the least recently used cursors.
     fn forget_oldest(&mut self) {
         let mut uses: Vec<u64> = self.cursors.values().map(|(_, used)| *used).collect();
         let beyond = uses.len().saturating_sub(MAX_CURSORS);
@@ -246,7 +251,7 @@ impl Newest {
         }
     }
 
-    /// Those used last come last.
+    /// All cursors, the most recently used last.
     fn by_use(&self) -> Vec<Cursor> {
         let mut all: Vec<_> = self.cursors.values().collect();
         all.sort_unstable_by_key(|(_, used)| *used);
@@ -301,11 +306,11 @@ mod tests {
             cursors.iter().for_each(|cursor| journal.append(cursor).unwrap());
             before
         };
-        // As of a version that wrote no parties.
+        // As written by a version without parties.
         let former = [cursor("", "log", 7, 2), cursor("robot", "log", 7, 1)];
         write(&former);
         assert_eq!(write(&[of(1, 3), of(2, 900), of(1, 5)]), former);
-        // A stranger alone takes nobody's cursor along.
+        // A stranger's cursor alone does not remove the others.
         write(&[of(9, 8)]);
         assert_eq!(write(&[])[2..], [of(2, 900), of(1, 5), of(9, 8)]);
     }

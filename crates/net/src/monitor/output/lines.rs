@@ -1,10 +1,11 @@
 //! Fresh states as lines of JSON, or bare as binary frames.
 //!
-//! A full disk ends nothing: lines that cannot be written are counted and left out, and writing goes on
-//! with the next ones. A line of which only a part was written is ended first, so that each later line
-//! is whole; a frame of COBS is ended so that its reader leaves it out. After a part of a frame with its
-//! length in front, no reader could find the next one, so nothing more is written; nor if the reader of a
-//! pipe is gone. A record is no state: it is written again until that succeeds, or the outputs end.
+//! A full disk does not end the output: lines that cannot be written are counted and skipped, and
+//! writing goes on with the next ones. A line of which only a part was written is ended first, so
+//! that each later line is whole; a COBS frame is ended so that its reader skips it. After a part
+//! of a frame with its length in front, a reader could not find the next frame, so nothing more is
+//! written; nor if the reader of a pipe is gone. A record, unlike a state, is written again until
+//! that succeeds, or the outputs end.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -27,19 +28,19 @@ use crate::clock::Clock;
 /// Maximum number of states that are queued for a slow reader; a further one replaces the oldest.
 const WAITING: usize = 1024;
 
-/// Maximum number of their bytes, payloads alone: four of the largest states by default.
+/// Maximum number of their bytes, counting only payloads: four of the largest states by default.
 const WAITING_BYTES: usize = 32 << 20;
 
-/// About how many bytes of lines are written at once: few, so that a slow reader is told from one that does
-/// not read.
+/// Approximate bytes of lines per write: few, so that a slow reader can be distinguished from one
+/// that does not read.
 const PIECE: usize = 4096;
 
-/// What is written of a state, or of an alarm.
+/// A state, or an alarm, to be written.
 struct State {
     content: Content,
-    /// Until when it may be handed out; `None` if for ever.
+    /// Until when it may be handed out; `None` if there is no limit.
     fresh_until: Option<Time>,
-    /// Of a record, which is never replaced.
+    /// Set for a record, which is never replaced.
     ticket: Option<Ticket>,
 }
 
@@ -58,9 +59,9 @@ pub(super) struct Lines {
     writer: JoinHandle<Result<(), Unwritten>>,
     /// Lines that were not replaced.
     given: u64,
-    /// What the progress was when it was looked at last, and when it became that.
+    /// The progress at the last check, and when it reached that value.
     seen: Option<(u64, Time)>,
-    /// The reader took in nothing for this long, and the writer is left alone.
+    /// The reader has read nothing for this long, and the writer is left alone.
     is_stuck: Option<Span>,
 }
 
@@ -70,7 +71,7 @@ struct Progress {
     /// Written or failed.
     done: AtomicU64,
     written: AtomicU64,
-    /// Bytes that the reader has taken, of lines that are not done as well.
+    /// Bytes that the reader has taken, including those of unfinished lines.
     bytes: AtomicU64,
 }
 
@@ -93,18 +94,18 @@ pub struct LinesError {
 #[derive(Debug, thiserror::Error)]
 #[error("{lines} states could not be written as lines; the last error: {error}")]
 pub struct Unwritten {
-    /// How many.
+    /// The number of lines.
     pub lines: u64,
-    /// What the system said of the last ones.
+    /// The system's error for the last ones.
     pub error: io::Error,
 }
 
-/// Opens a file to append lines to, and says whether its last line has no end, as after a crash. A file
-/// that cannot be read may end so.
+/// Opens a file to append lines to; returns also whether its last line has no end, as after a
+/// crash. A file that cannot be read may have such a last line.
 pub(super) fn append(path: &Path, format: OutFormat) -> Result<(File, bool), LinesError> {
     let failed = |error| LinesError { path: path.to_owned(), error };
     let file = File::options().create(true).append(true).open(path).map_err(failed)?;
-    // A FIFO or a device has no end to look at.
+    // The end of a FIFO or a device cannot be read.
     let has_lines = file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0);
     let Some(end) = format.end() else {
         let error = "it has content, and its last frame may be torn: choose a new file, or COBS";
@@ -136,7 +137,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Gives the indices of the sources whose states were replaced.
+    /// Returns the indices of the sources whose states were replaced.
     fn put(&mut self, source: usize, state: State) -> Vec<usize> {
         let is_record = state.ticket.is_some();
         self.records += usize::from(is_record);
@@ -167,7 +168,7 @@ impl Pending for Waiting {
 }
 
 impl Lines {
-    /// `is_torn`: whether the last line that is there has no end.
+    /// `is_torn`: whether the last existing line has no end.
     pub(super) fn new(out: Box<dyn Write + Send>, format: OutFormat, is_torn: bool) -> Self {
         let waiting = Arc::default();
         let theirs = Arc::clone(&waiting);
@@ -185,7 +186,7 @@ impl Lines {
         Self { format, waiting, progress, writer, given: 0, seen: None, is_stuck: None }
     }
 
-    /// Gives the indices of the sources whose lines were replaced.
+    /// Returns the indices of the sources whose lines were replaced.
     pub(super) fn fresh(
         &mut self,
         now: Time,
@@ -203,7 +204,7 @@ impl Lines {
         self.put(given.source.index(), State { content, fresh_until: None, ticket: Some(ticket) })
     }
 
-    /// A topic has become stale, or fresh again: a line of JSON. Binary frames have no place for it.
+    /// A topic has become stale, or fresh again: a line of JSON. Binary frames cannot contain it.
     pub(super) fn alarm(&mut self, alarm: &Alarm) -> Vec<usize> {
         if self.format != OutFormat::Json {
             return Vec::new();
@@ -219,8 +220,8 @@ impl Lines {
         replaced
     }
 
-    /// Whether lines say whose states they are: then a state is written again as its age becomes known, and
-    /// that a key is removed.
+    /// Whether lines contain names: then a state is written again when its age becomes known, and
+    /// the removal of a key is written, too.
     pub(super) fn have_names(&self) -> bool {
         self.format == OutFormat::Json
     }
@@ -230,7 +231,7 @@ impl Lines {
         self.waiting.finish();
     }
 
-    /// Whether all lines are written, or the reader has taken in nothing for longer than `patience`.
+    /// Whether all lines are written, or the reader has read nothing for longer than `patience`.
     pub(super) fn is_over(&mut self, clock: &Clock, patience: Option<Span>) -> bool {
         if self.writer.is_finished() {
             return true;
@@ -246,18 +247,18 @@ impl Lines {
         self.is_stuck.is_some()
     }
 
-    /// Waits until all lines are written, unless the reader is found not to read.
+    /// Waits until all lines are written, unless the reader has stopped reading.
     pub(super) fn join(self) -> Result<(), Unwritten> {
         if let (Some(patience), false) = (self.is_stuck, self.writer.is_finished()) {
             let lines = self.given - self.progress.written.load(Ordering::Relaxed);
-            let error = format!("the reader took in nothing for {patience} after the signal");
+            let error = format!("the reader read nothing for {patience} after the signal");
             return Err(Unwritten { lines, error: io::Error::new(io::ErrorKind::TimedOut, error) });
         }
         self.writer.join().unwrap_or(Ok(()))
     }
 }
 
-/// Writes until there are no more lines, or nobody to read them.
+/// Writes until there are no more lines, or the reader is gone.
 fn write(
     waiting: &Handover<Waiting>,
     mut writer: LineWriter,
@@ -277,7 +278,7 @@ fn write(
                 && lines.front().is_some_and(|(_, state)| state.ticket.is_none())
                 && let Some((_, state)) = lines.pop_front()
             {
-                // One that became too old while the reader was busy is done with.
+                // A state that became too old while the reader was busy is done.
                 if state.fresh_until.is_some_and(|until| clock.now() > until) {
                     progress.written.fetch_add(1, Ordering::Relaxed);
                     progress.done.fetch_add(1, Ordering::Relaxed);
@@ -293,7 +294,7 @@ fn write(
             progress.done.fetch_add(count, Ordering::Relaxed);
         }
         if let Some(unwritten) = &mut writer.unwritten {
-            // Those that nothing reads any more.
+            // Lines that are no longer read.
             unwritten.lines += lines.len() as u64;
         }
     }
@@ -306,7 +307,7 @@ struct LineWriter {
     /// Whether the last line written has no end.
     is_torn: bool,
     unwritten: Option<Unwritten>,
-    /// Whether somebody was told that the last lines could not be written.
+    /// Whether it was reported that the last lines could not be written.
     has_warned: bool,
     progress: Arc<Progress>,
 }
@@ -316,7 +317,8 @@ impl LineWriter {
         self.unwritten.as_ref().map_or(0, |unwritten| unwritten.lines)
     }
 
-    /// Writes a record, again and again until that succeeds or the outputs end; whether it makes sense to go on.
+    /// Writes a record, again and again until that succeeds or the outputs end; returns whether to
+    /// go on.
     fn write_record(&mut self, record: State, ticket: Ticket) -> bool {
         let mut text = Vec::new();
         self.format.push(record.content, &mut text);
@@ -329,7 +331,7 @@ impl LineWriter {
                 ticket.done();
                 return true;
             }
-            // Its source has it still.
+            // Its source still has it.
             self.unwritten.iter_mut().for_each(|unwritten| unwritten.lines = before);
             if !goes_on || ticket.is_over() {
                 return goes_on;
@@ -338,7 +340,7 @@ impl LineWriter {
         }
     }
 
-    /// Writes lines that end at `ends` of `text`; whether it makes sense to go on.
+    /// Writes lines that end at `ends` of `text`; returns whether to go on.
     fn write(&mut self, text: &[u8], ends: &[usize]) -> bool {
         let end = if self.is_torn { self.format.end_of_torn() } else { b"" };
         let mut done = 0;
@@ -359,17 +361,17 @@ impl LineWriter {
         let is_lost = self.is_torn && self.format.end().is_none();
         let goes_on = error.kind() != io::ErrorKind::BrokenPipe && !is_lost;
         if !std::mem::replace(&mut self.has_warned, true) {
-            let next = if goes_on { "trying on with the next ones" } else { "giving up" };
+            let next = if goes_on { "going on with the next ones" } else { "giving up" };
             tracing::warn!("cannot write states: {error}; {next}");
         }
         self.unwritten = Some(Unwritten { lines: before + missing, error });
         goes_on
     }
 
-    /// As [`Write::write_all`], and knows how much was written if it fails.
+    /// As [`Write::write_all`], but reports how much was written if it fails.
     fn write_all(&mut self, bytes: &[u8], done: &mut usize) -> io::Result<()> {
         while *done < bytes.len() {
-            // A pipe takes all or waits: in pieces it is seen to move.
+            // A pipe takes all or blocks; its progress is seen in pieces.
             let piece = bytes.len().min(done.saturating_add(PIECE));
             match self.out.write(&bytes[*done..piece]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -387,7 +389,7 @@ impl LineWriter {
 
 #[cfg(test)]
 impl Lines {
-    /// Has lines written, one by one.
+    /// Queues lines, one by one.
     pub(super) fn put_test_lines(&mut self, count: u64) {
         for _ in 0..count {
             let content = Content::Line(serde_json::Map::new());
@@ -407,7 +409,7 @@ mod tests {
     use super::*;
     use crate::framing::Framing;
 
-    /// A disk with room for so many bytes.
+    /// A disk with limited room.
     #[derive(Clone, Default)]
     struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
 
@@ -536,7 +538,7 @@ mod tests {
         assert!(append(&dir.path().join("new"), OutFormat::U32).is_ok());
     }
 
-    /// All states that a reader finds in what was written.
+    /// All states that a reader finds in the bytes written.
     fn read(framing: Framing, mut written: &[u8]) -> Vec<Vec<u8>> {
         std::iter::from_fn(|| framing.read(&mut written, 1 << 16).ok().flatten()).collect()
     }

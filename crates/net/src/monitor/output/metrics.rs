@@ -11,11 +11,11 @@ use crate::metrics::{self, Column, MetricsError, counters, gauges, total, totals
 use crate::monitor::topic_status::TopicSum;
 use crate::monitor::{Asker, MonitorReport, SourceStatus};
 
-/// Serves `http://ADDRESS/metrics` on a thread of its own; `most` bounds the number of labels.
-/// Gives the address with the port that was chosen for port 0.
+/// Serves `http://ADDRESS/metrics` on a thread of its own; `most` limits the number of labels.
+/// Returns the address with the port that was chosen for port 0.
 ///
 /// # Errors
-/// [`MetricsError`] where the address cannot be listened at.
+/// [`MetricsError`] if it cannot listen at the address.
 pub fn serve(address: SocketAddr, asker: Asker, most: usize) -> Result<SocketAddr, MetricsError> {
     // The monitor answers within one turn of its loop.
     metrics::serve(address, move || {
@@ -23,7 +23,7 @@ pub fn serve(address: SocketAddr, asker: Asker, most: usize) -> Result<SocketAdd
     })
 }
 
-/// What the monitor told for one request.
+/// The monitor's report for one request.
 #[derive(Debug)]
 struct Snapshot(MonitorReport);
 
@@ -40,10 +40,10 @@ const GAUGES: [Column<SourceStatus, Option<f64>>; 10] = [
     ("age_p95_seconds", "95th percentile of age", |s| s.age_p95_ms.map(|ms| ms / 1e3)),
     ("peak_age_mean_seconds", "Mean peak age", |s| s.peak_age_mean_ms.map(|ms| ms / 1e3)),
     ("updates_per_second", "Fresh updates per second", |s| Some(s.updates_per_s)),
-    ("update_dscp", "Code point of the last update as it came, 0 to 63", |s| {
+    ("update_dscp", "Code point of the last update on arrival, 0 to 63", |s| {
         s.dscp.map(|dscp| dscp.get().into())
     }),
-    ("loss_ratio", "Share of updates that have not come", |s| {
+    ("loss_ratio", "Fraction of updates that did not arrive", |s| {
         let all = s.fresh + s.stale + s.missing;
         (all > 0).then(|| s.missing as f64 / all as f64)
     }),
@@ -51,9 +51,9 @@ const GAUGES: [Column<SourceStatus, Option<f64>>; 10] = [
 
 const COUNTERS: [Column<SourceStatus, u64>; 5] = [
     ("updates_fresh", "Updates that were the freshest", |s| s.fresh),
-    ("updates_stale", "Updates that came after a fresher one", |s| s.stale),
-    ("updates_missing", "Updates that have not come", |s| s.missing),
-    ("states_too_old", "States that were older than their maximum age as they came", |s| {
+    ("updates_stale", "Updates that arrived after a fresher one", |s| s.stale),
+    ("updates_missing", "Updates that did not arrive", |s| s.missing),
+    ("states_too_old", "States that were older than their maximum age upon arrival", |s| {
         s.too_old()
     }),
     ("states_replaced", "States that a newer one replaced before an output took them", |s| {
@@ -62,36 +62,36 @@ const COUNTERS: [Column<SourceStatus, u64>; 5] = [
 ];
 
 const TOPIC_GAUGES: [Column<TopicSum, Option<f64>>; 4] = [
-    ("topic_age_seconds", "Age of the freshest state; of keys, the greatest", |t| {
+    ("topic_age_seconds", "Age of the freshest state; with keys, the maximum", |t| {
         t.age_ms.map(|ms| ms / 1e3)
     }),
-    ("topic_age_mean_seconds", "Time-average age; of keys, the greatest", |t| {
+    ("topic_age_mean_seconds", "Time-average age; with keys, the maximum", |t| {
         t.age_mean_ms.map(|ms| ms / 1e3)
     }),
     ("topic_keys", "Keys of a topic that has some", |t| t.keys.map(|keys| keys as f64)),
-    ("topic_stale", "States, one a key, that are not fresh enough", |t| {
+    ("topic_stale", "States, one per key, that are not fresh enough", |t| {
         t.stale.map(|stale| stale as f64)
     }),
 ];
 
 const TOPIC_COUNTERS: [Column<TopicSum, u64>; 2] = [
-    ("topic_states_too_old", "States that were older than their maximum age as they came", |t| {
+    ("topic_states_too_old", "States that were older than their maximum age upon arrival", |t| {
         t.too_old
     }),
     ("topic_states_no_room", "States for which there was no room", |t| t.no_room),
 ];
 
-/// Sums over all sources, those without labels and those of the past included.
+/// Sums over all sources, including those without labels and former ones.
 const SUMS: [Column<MonitorCounters, u64>; 15] = [
     ("datagrams", "Datagrams received", |c| c.datagrams),
     ("all_updates_fresh", "Updates that were the freshest of their source", |c| c.fresh),
-    ("all_updates_stale", "Updates that came after a fresher one", |c| c.stale),
-    ("all_updates_duplicate", "Updates that came more than once", |c| c.duplicates),
-    ("all_states_too_old", "States that were older than their maximum age as they came", |c| {
+    ("all_updates_stale", "Updates that arrived after a fresher one", |c| c.stale),
+    ("all_updates_duplicate", "Updates that arrived more than once", |c| c.duplicates),
+    ("all_states_too_old", "States that were older than their maximum age upon arrival", |c| {
         c.too_old
     }),
     ("records", "Records handed out", |c| c.records),
-    ("record_chunks_repeated", "Parts of records that came again", |c| c.repeated_records),
+    ("record_chunks_repeated", "Parts of records that arrived again", |c| c.repeated_records),
     ("record_chunks_lost", "Parts of records that a source did not have any more", |c| {
         c.lost_records
     }),

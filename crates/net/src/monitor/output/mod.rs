@@ -1,9 +1,9 @@
-//! Where a monitor's freshest states go: lines, a command, sockets, metrics.
+//! Outputs for a monitor's freshest states: lines, a command, sockets, metrics.
 //!
-//! None of them may hold the monitor up: each has a thread of its own. A command that is slower
-//! than the updates gets the newest of each source; a reader of lines gets the newest lines. What
-//! they did not get is counted as replaced. Records, of which each counts, stay with their sources until
-//! lines and command are done with them.
+//! No output may delay the monitor: each has a thread of its own. A command that is slower than the
+//! updates gets the newest state of each source; a reader of lines gets the newest lines. States
+//! that they did not get are counted as replaced. Each record counts, so records stay with their
+//! sources until lines and command are done with them.
 
 mod command;
 mod format;
@@ -55,14 +55,14 @@ pub use metrics::serve as serve_metrics;
 pub use query::{SocketError, StateSocket};
 pub use subscribe::Subscribers;
 
-/// How often it is looked whether the outputs have ended, or are to end sooner.
+/// How often the outputs are checked for their end, or for an earlier time limit.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// After a signal, how long a reader of lines may take in nothing until the others are lost. Room in a
-/// pipe comes by pages: one line of 300 bytes each half second is 7 s a page.
+/// After a signal, how long a reader of lines may read nothing before the remaining lines are lost.
+/// Room in a pipe comes by pages: one line of 300 bytes per half second is 7 s per page.
 const READER: Span = Span::from_secs(15);
 
-/// How long subscribers may take for the last states.
+/// Time limit of subscribers for the last states.
 const SUBSCRIBERS: Span = Span::from_secs(2);
 
 /// All outputs of a monitor.
@@ -74,7 +74,7 @@ pub struct Outputs {
     max_age: Vec<MaxAge>,
     subscribers: Subscribers,
     records: Records,
-    /// By the sources' indices.
+    /// Numbers of replaced states, by the sources' indices.
     replaced: Vec<u64>,
 }
 
@@ -98,16 +98,16 @@ impl Outputs {
         Self::default()
     }
 
-    /// Writes every fresh state to `out`, such as a line of JSON each.
+    /// Writes every fresh state to `out`, for example as a line of JSON.
     pub fn write_states(&mut self, out: Box<dyn Write + Send>, format: OutFormat) {
         self.lines = Some(Lines::new(out, format, false));
     }
 
-    /// Appends every fresh state to a file. A last line or frame of COBS that a crash has torn is ended
-    /// first.
+    /// Appends every fresh state to a file. A last line or COBS frame that a crash has torn is
+    /// ended first.
     ///
     /// # Errors
-    /// [`LinesError`] where the file cannot be opened, or has content and `format` is
+    /// [`LinesError`] if the file cannot be opened, or has content and `format` is
     /// [`OutFormat::U32`].
     pub fn append_states(&mut self, path: &Path, format: OutFormat) -> Result<(), LinesError> {
         let (file, is_torn) = lines::append(path, format)?;
@@ -121,30 +121,32 @@ impl Outputs {
         self.command = Some(Command::new(command, limit, false));
     }
 
-    /// As [`Outputs::run_command`], but what `command` prints goes to standard error, as standard
-    /// output is for something else.
+    /// As [`Outputs::run_command`], but the output of `command` goes to standard error, as standard
+    /// output is used otherwise.
     pub fn run_command_to_stderr(&mut self, command: String, limit: Span) {
         self.command = Some(Command::new(command, limit, true));
     }
 
-    /// Leaves out states that become older than these rules allow while they are queued for an output. The
-    /// monitor needs the same ones ([`MonitorParams::max_age`](freshline_core::session::MonitorParams)).
+    /// Drops states that become older than these rules allow while they are queued for an output.
+    /// The monitor needs the same rules
+    /// ([`MonitorParams::max_age`](freshline_core::session::MonitorParams)).
     pub fn limit_ages(&mut self, rules: Vec<MaxAge>) {
         self.max_age = rules;
     }
 
-    /// Runs `command` by `sh -c` when a topic with a maximum age becomes stale, and when it is fresh again,
-    /// each time for no longer than `limit`. What it prints goes to standard error if `to_stderr`.
+    /// Runs `command` by `sh -c` when a topic with a maximum age becomes stale, and when it is
+    /// fresh again, each time for no longer than `limit`. Its output goes to standard error if
+    /// `to_stderr`.
     pub fn run_on_stale(&mut self, command: String, limit: Span, to_stderr: bool) {
         self.on_stale = Some(Command::new(command, limit, to_stderr));
     }
 
-    /// Has records wake the monitor when an output is done with them, and written down in `journal` then, if
-    /// there is one. Gives what that says of earlier runs, for
+    /// Makes records wake the monitor when an output is done with them, and then writes them to
+    /// `journal`, if given. Returns the journal's cursors of earlier runs, for
     /// [`Monitor::with_cursors`](crate::monitor::Monitor::with_cursors).
     ///
     /// # Errors
-    /// [`JournalError`] says why the journal cannot be used.
+    /// [`JournalError`] if the journal cannot be used.
     pub fn take_records(
         &mut self,
         waker: Arc<Waker>,
@@ -156,21 +158,21 @@ impl Outputs {
         Ok(cursors.unwrap_or_default())
     }
 
-    /// For readers that get each fresh state ([`StateSocket::subscriptions`]).
+    /// A handle for readers that get each fresh state ([`StateSocket::subscriptions`]).
     pub fn subscribers(&self) -> Subscribers {
         self.subscribers.clone()
     }
 
     /// Waits until all lines are written and all commands have ended, and up to 2 s for readers of
-    /// [`Outputs::subscribers`]. Commands for states that are
-    /// still pending run as well, all together within the limit of one command; what is pending then
-    /// is dropped, with a warning.
+    /// [`Outputs::subscribers`]. Commands for states that are still pending run as well, all
+    /// together within the limit of one command; the rest is dropped, with a warning.
     ///
-    /// Once `stop` is stopped, be it before or meanwhile, states that are pending for commands are
-    /// dropped, with a warning, commands end within 2 s, and lines within 15 s if nothing reads them.
+    /// Once `stop` is stopped, before or during this call, states that are pending for commands are
+    /// dropped, with a warning, commands end within 2 s, and lines within 15 s if nothing reads
+    /// them.
     ///
     /// # Errors
-    /// [`Unwritten`] says how many lines could not be written, and why.
+    /// [`Unwritten`] if lines could not be written, with their number and the last error.
     pub fn finish(mut self, stop: &Stop) -> Result<(), Unwritten> {
         let clock = Clock::new();
         let served_by = clock.now() + SUBSCRIBERS;
@@ -182,7 +184,7 @@ impl Outputs {
             }
             self.records.finish();
             self.records.settle();
-            // Does nothing after the first time.
+            // Repeated calls have no effect.
             self.lines.iter().for_each(Lines::finish);
             self.commands().for_each(Command::finish);
             self.subscribers.finish();
@@ -299,7 +301,8 @@ impl Outputs {
         self.hand_on(now, source, held, replaced.unwrap_or_default());
     }
 
-    /// Gives a state to all but the lines, of which those of sources `lines` were replaced.
+    /// Gives a state to all outputs except the lines, which have replaced a state of each source in
+    /// `lines`.
     fn hand_on(&mut self, now: Time, source: SourceKey, held: Held<'_>, lines: Vec<usize>) {
         let until = held.fresh_until(now, &self.max_age);
         self.subscribers.fresh(now, held, until);
@@ -317,8 +320,8 @@ impl Outputs {
     }
 }
 
-/// A fresh state as JSON; a payload that is not text is given in base64, and one that is longer than
-/// [`SHOWN`](crate::monitor::SHOWN) by its length alone.
+/// A fresh state as JSON. A payload that is not text is given in base64, and one that is longer
+/// than [`SHOWN`](crate::monitor::SHOWN) by its length alone.
 fn line(now: Time, held: Held<'_>) -> Map<String, Value> {
     let age = held.age(now).map(|age| (age, held.bounded_age(now)));
     let session = held.record.label().to_string();
@@ -384,7 +387,7 @@ fn line_of_status(status: &SourceStatus) -> Map<String, Value> {
     line
 }
 
-/// The states of further topics and of keys as lines, with those that are longer than
+/// The states of further topics and of keys as lines; states that are longer than
 /// [`SHOWN`](crate::monitor::SHOWN) by their lengths alone.
 fn lines_of_topics(status: &SourceStatus) -> impl Iterator<Item = Map<String, Value>> {
     status.topics.iter().filter_map(|topic| {
@@ -399,7 +402,7 @@ fn lines_of_topics(status: &SourceStatus) -> impl Iterator<Item = Map<String, Va
     })
 }
 
-/// Whose a state is.
+/// The names that identify a state.
 struct Names<'a> {
     source: &'a str,
     session: &'a str,
@@ -446,7 +449,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader that takes in nothing while the channel is open.
+    /// A reader that reads nothing while the channel is open.
     struct Stuck(Receiver<()>);
 
     impl Write for Stuck {
@@ -495,7 +498,7 @@ mod tests {
         let unwritten = outputs.finish(&stop).unwrap_err();
         assert!(Clock::new().now().since(began_at) < Span::from_secs(40), "it hangs");
         assert_eq!(unwritten.lines, 5);
-        let why = format!("took in nothing for {READER}");
+        let why = format!("read nothing for {READER}");
         assert!(unwritten.to_string().contains(&why), "{unwritten}");
         let ran = std::fs::read_to_string(file).unwrap_or_default().lines().count();
         assert!(ran < 30, "{ran} commands: pending states are dropped first");

@@ -3,7 +3,8 @@
 use freshline_core::pattern::matches_with_marks;
 use serde_json::{Map, Value, json};
 
-/// Patterns of the names of a source, of a topic and of a key. In each, `*` is any characters and `?` is one.
+/// Patterns of the names of a source, of a topic and of a key. In each, `*` matches any characters
+/// and `?` one character.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     source: String,
@@ -17,7 +18,7 @@ impl Wanted {
         Self::parse("")
     }
 
-    /// Patterns with tabs between them; those that are missing or empty stand for all.
+    /// Patterns separated by tabs; a missing or empty pattern matches all.
     pub(super) fn parse(line: &str) -> Self {
         let mut fields = line.trim_end_matches(['\r', '\n']).split('\t');
         let mut next = || match fields.next().unwrap_or_default() {
@@ -36,7 +37,7 @@ impl Wanted {
             && matches_with_marks(key, field("key"))
     }
 
-    /// The answer to a reader that has sent it.
+    /// The answer to a reader that has sent these patterns.
     pub(super) fn line(&self) -> Value {
         let Self { source, topic, key } = self;
         json!({"subscribed": {"source": source, "topic": topic, "key": key}})

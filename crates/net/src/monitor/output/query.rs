@@ -16,35 +16,35 @@ use super::reader::write_within;
 use super::subscribe::{self, Subscribers};
 use crate::monitor::Asker;
 
-/// How long a reader of a snapshot may take for all of it.
+/// Time limit of a reader for a whole snapshot.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Readers of snapshots that are answered at the same time.
+/// Maximum number of readers of snapshots that are answered at the same time.
 const READERS: usize = 8;
 
-/// The rest after a failure.
+/// The pause after a failure.
 const REST: Duration = Duration::from_millis(10);
 
 /// Why the socket cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Something other than a socket has the name.
+    /// A file that is not a socket has the name.
     #[error("{0} exists and is not a socket; remove it or choose another path")]
     Occupied(PathBuf),
-    /// Somebody else answers there.
+    /// Another process listens there.
     #[error("another process listens at {0}; stop it or choose another path")]
     Busy(PathBuf),
-    /// The system refuses.
+    /// The system refuses the socket.
     #[error("cannot listen at {path}: {error}")]
     System {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// What happens to a reader beyond the maximum number at the same time.
+/// The treatment of a reader beyond the maximum number at the same time.
 #[derive(Clone, Copy)]
 enum Full {
     /// It waits for the oldest of them.
@@ -53,7 +53,7 @@ enum Full {
     Close(usize),
 }
 
-/// A UNIX socket for readers of states, as lines of JSON. The file goes with it.
+/// A UNIX socket for readers of states, as lines of JSON. Its file is removed with it.
 pub struct StateSocket {
     path: PathBuf,
 }
@@ -63,7 +63,7 @@ impl StateSocket {
     /// `path`; the socket of a process that is gone is replaced.
     ///
     /// # Errors
-    /// [`SocketError`] where `path` is taken or cannot be made.
+    /// [`SocketError`] if `path` is taken, or the socket cannot be made.
     pub fn snapshots(path: &Path, asker: Asker) -> Result<Self, SocketError> {
         Self::listen(path, Full::AwaitOldest(READERS), move |stream| {
             if let Err(error) = answer(stream, &asker) {
@@ -77,7 +77,7 @@ impl StateSocket {
     /// [`StateSocket::snapshots`] does.
     ///
     /// # Errors
-    /// [`SocketError`] where `path` is taken or cannot be made.
+    /// [`SocketError`] if `path` is taken, or the socket cannot be made.
     pub fn subscriptions(
         path: &Path,
         asker: Asker,
@@ -90,7 +90,7 @@ impl StateSocket {
         })
     }
 
-    /// Has `serve` talk to each reader.
+    /// Makes `serve` talk to each reader.
     fn listen(
         path: &Path,
         full: Full,
@@ -112,7 +112,7 @@ impl StateSocket {
             let mut threads = VecDeque::new();
             let mut is_full = false;
             for stream in listener.incoming() {
-                // Should the process be out of files, it will not be better at once.
+                // If the process has no file descriptors left, an immediate retry would not help.
                 let Ok(stream) = stream else {
                     thread::sleep(REST);
                     continue;

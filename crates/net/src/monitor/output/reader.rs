@@ -8,7 +8,7 @@ use freshline_core::unit::Span;
 
 use crate::clock::Clock;
 
-/// Writes all of `text` to a reader that has this long to take it in.
+/// Writes all of `text` to a reader, which has this long to read it.
 pub(super) fn write_within(
     stream: &mut UnixStream,
     text: &[u8],
@@ -18,7 +18,7 @@ pub(super) fn write_within(
     let end = clock.now() + patience.into();
     let mut rest = text;
     while !rest.is_empty() {
-        // A time-out of zero would be none at all.
+        // A time-out of zero would mean no time-out.
         let left = end.since(clock.now()).max(Span::from_millis(1));
         stream.set_write_timeout(Some(left.into()))?;
         match stream.write(rest)? {

@@ -1,13 +1,14 @@
-//! Records on their way through the outputs.
+//! Records in the outputs, from the monitor until they are done.
 //!
 //! ```text
 //!   Monitor::next_record ─► lines ──┐
 //!                       └─► command ┴─► all are done: journal ─► Monitor::handle_record_done ─► ack
 //! ```
 //!
-//! Until then the source keeps the record. So whatever ends the process, each record is written, or its command
-//! has run; those that were done and not in the journal yet come once more. A cursor says that all before it is
-//! done: so a record counts as done after all earlier ones of its stream.
+//! Until then the source keeps the record. So however the process ends, each record is written, or
+//! its command has run; records that were done and not yet in the journal come once more. A cursor
+//! says that all records before it are done: so a record counts as done only after all earlier ones
+//! of its stream.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -29,18 +30,19 @@ use crate::monitor::Record;
 use crate::monitor::which::Which;
 use crate::waker::Waker;
 
-/// Records of a source that are handed out and not done at a time; no more are taken from the monitor then.
+/// Maximum number of records per source that are handed out and not done; at the maximum, no more
+/// are taken from the monitor.
 const MAX_OF_SOURCE: usize = 64;
 
-/// The bytes of those of all sources, about.
+/// Approximate maximum bytes of such records of all sources.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The time before a failed write, or command, is tried again.
+/// The time before a failed write, or command, is repeated.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 /// A record with its source.
 pub(super) struct Given<'a> {
-    /// In the order in which they are handed out.
+    /// Its number, in the order of handing out.
     pub(super) number: u64,
     pub(super) source: SourceKey,
     pub(super) record: &'a Record,
@@ -54,7 +56,7 @@ impl Given<'_> {
         shown_source(&self.record.name, self.record.label())
     }
 
-    /// By what outputs tell it from states and other records.
+    /// Identifies it for outputs, among states and other records.
     pub(super) fn which(&self) -> Which {
         Which::Record(self.number)
     }
@@ -75,14 +77,14 @@ impl Given<'_> {
     }
 }
 
-/// What an output holds of a record until it is done with it. If one is dropped before, the record stays with its
-/// source, and so do all later ones of its stream.
+/// An output's hold on a record until it is done with it. If a ticket is dropped before, the record
+/// stays with its source, and so do all later records of its stream.
 #[derive(Clone)]
 pub(super) struct Ticket(Arc<Slip>);
 
 struct Slip {
     number: u64,
-    /// Outputs that have a ticket, and those that are done.
+    /// The number of outputs that have a ticket, and of the ones that are done.
     outputs: usize,
     done: AtomicUsize,
     desk: Arc<Desk>,
@@ -94,7 +96,7 @@ impl Ticket {
         self.0.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the outputs end.
+    /// Whether the outputs are ending.
     pub(super) fn is_over(&self) -> bool {
         self.0.desk.is_over.load(Ordering::Relaxed)
     }
@@ -108,7 +110,7 @@ impl Drop for Slip {
     }
 }
 
-/// What the threads of the outputs share.
+/// The state that the threads of the outputs share.
 struct Desk {
     ended: Sender<(u64, bool)>,
     waker: Option<Arc<Waker>>,
@@ -122,12 +124,13 @@ impl Desk {
     }
 }
 
-/// A record that outputs, or the journal, have.
+/// A record that outputs, or the journal, hold.
 struct Open {
     number: u64,
     source: SourceKey,
     cursor: Cursor,
-    /// Stands for the names of source and topic, the party of a source without a name, and the stream.
+    /// Identifies the names of source and topic, the party of a source without a name, and the
+    /// stream.
     stream: u64,
     bytes: usize,
     state: State,
@@ -140,11 +143,11 @@ enum State {
     Done,
     /// An output has dropped it.
     Dropped,
-    /// It is being written down.
+    /// It is being written to the journal.
     Noted,
 }
 
-/// The records that the outputs of a monitor have, and are done with.
+/// The records that the outputs of a monitor hold, or are done with.
 pub(super) struct Records {
     desk: Arc<Desk>,
     ended: Receiver<(u64, bool)>,
@@ -173,13 +176,13 @@ impl Records {
         self.given
     }
 
-    /// Whether a further one of a source can be taken.
+    /// Whether a further record of a source can be taken.
     pub(super) fn has_room(&self, source: SourceKey) -> bool {
         let of_source = self.of_source.get(&source).copied().unwrap_or(0);
         of_source < MAX_OF_SOURCE && self.bytes < MAX_BYTES
     }
 
-    /// What each of so many outputs, at least one, holds of a record until it is done with it.
+    /// The ticket of each of `outputs` outputs, at least one, for a record.
     pub(super) fn ticket(
         &mut self,
         source: SourceKey,
@@ -200,14 +203,14 @@ impl Records {
         Ticket(Arc::new(Slip { number, outputs, done, desk }))
     }
 
-    /// A record for which there is no output.
+    /// Passes a record for which there is no output.
     pub(super) fn pass(&mut self, source: SourceKey, cursor: &Cursor) {
         self.given += 1;
         self.done.push_back((source, cursor.clone()));
         self.desk.wake();
     }
 
-    /// The next one that is done for good: of a stream one after the other.
+    /// The next record that is done for good, in order per stream.
     pub(super) fn poll_done(&mut self) -> Option<(SourceKey, Cursor)> {
         if self.done.is_empty() {
             self.settle();
@@ -215,7 +218,7 @@ impl Records {
         self.done.pop_front()
     }
 
-    /// Looks for records with which outputs and the journal are done.
+    /// Handles records with which outputs and the journal are done.
     pub(super) fn settle(&mut self) {
         let mut has_news = false;
         while let Ok((number, is_done)) = self.ended.try_recv() {
@@ -234,7 +237,7 @@ impl Records {
         if !has_news {
             return;
         }
-        // A cursor says that all before it is done, too.
+        // A cursor says that all records before it are done, too.
         let (mut held_up, mut at) = (HashSet::new(), 0);
         while let Some(open) = self.open.get(at) {
             match (&self.notes, open.state) {
@@ -266,12 +269,12 @@ impl Records {
         self.done.push_back((open.source, open.cursor));
     }
 
-    /// The outputs end: what cannot be written now is left to the sources.
+    /// The outputs end: records that cannot be written now are left to the sources.
     pub(super) fn finish(&self) {
         self.desk.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until all that is done is written down.
+    /// Waits until all finished records are written to the journal.
     pub(super) fn join(mut self) {
         self.settle();
         let Some(Notes { writer, written, thread }) = self.notes.take() else { return };
@@ -281,10 +284,10 @@ impl Records {
     }
 }
 
-/// Writes cursors down on a thread of its own, as a disk can be slow.
+/// Writes cursors to the journal on a thread of its own, as a disk can be slow.
 struct Notes {
     writer: Sender<(u64, Cursor)>,
-    /// The numbers of the records that are.
+    /// The numbers of the records written.
     written: Receiver<u64>,
     thread: JoinHandle<()>,
 }
@@ -305,7 +308,8 @@ impl Notes {
     }
 }
 
-/// Writes a cursor down, again and again until that succeeds or the outputs end; whether it did.
+/// Writes a cursor, again and again until that succeeds or the outputs end; returns whether it
+/// succeeded.
 fn note(journal: &Journal, cursor: &Cursor, is_over: &AtomicBool) -> bool {
     let mut has_failed = false;
     while let Err(error) = journal.append(cursor) {
@@ -369,7 +373,7 @@ pub(super) mod tests {
         fourth.done();
         let other = Cursor { topic: "other".into(), ..cursor(9) };
         records.ticket(source(), &other, 9, 1).done();
-        assert_eq!(done_in_time(&mut records, 1), [9], "what is dropped stays with its source");
+        assert_eq!(done_in_time(&mut records, 1), [9], "a dropped record stays with its source");
         records.join();
         let (_, cursors) = Journal::open(&path).unwrap();
         assert_eq!(cursors, [cursor(2), other]);
@@ -388,7 +392,7 @@ pub(super) mod tests {
         assert!(records.has_room(source()));
     }
 
-    /// That of the only source of some monitor.
+    /// The key of the only source of some monitor.
     pub(in super::super) fn source() -> SourceKey {
         let params = MonitorParams { admission: Admission::Proven, ..MonitorParams::default() };
         let mut monitor = Monitor::new(params, Secret::new([1; 16]));

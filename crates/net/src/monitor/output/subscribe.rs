@@ -4,12 +4,13 @@
 //!   fresh state ─► newest of each source ─► thread of a reader ─► its socket
 //! ```
 //!
-//! A reader may send a line at any time that says which states it wants: patterns of the names of source, topic and
-//! key, with tabs between them. It gets these as they are then, and from then on these alone.
+//! A reader may send a line at any time that selects states: patterns of the names of source, topic
+//! and key, separated by tabs. It gets the matching states as of then, and from then on only
+//! matching states.
 //!
-//! A reader that is slower than the updates gets the newest state of each topic and key, in turn; it delays
-//! neither the monitor nor other readers. What it did not get is not counted. One that does not read a
-//! line, or the snapshot, within [`PATIENCE`] is cut off.
+//! A reader that is slower than the updates gets the newest state of each topic and key, in turn;
+//! it delays neither the monitor nor other readers. States that it did not get are not counted. A
+//! reader that does not read a line, or the snapshot, within [`PATIENCE`] is disconnected.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
@@ -35,24 +36,25 @@ use crate::clock::Clock;
 use crate::monitor::which::Which;
 use crate::monitor::{Asker, SourceStatus};
 
-/// Readers at the same time.
+/// Maximum number of readers at the same time.
 pub(super) const READERS: usize = 64;
 
-/// The time that a reader has for the snapshot, and for each line.
+/// Time limit of a reader for the snapshot, and for each line.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether a reader is still there while it has nothing to read.
+/// How often an idle reader is checked for being still there.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The send buffer of a reader, in bytes: what lies there has missed its chance to be replaced.
+/// The send buffer of a reader, in bytes. A state in it can no longer be replaced.
 const SEND_BUFFER: usize = 4096;
 
-/// Sources with a pending state; beyond them the state of the source whose turn is next is dropped. More
-/// than there are sources, unless sources come and go while a reader reads nothing.
+/// Maximum number of sources with a pending state; beyond it the state of the source whose turn is
+/// next is dropped. This is more than there are sources, unless sources come and go while a reader
+/// reads nothing.
 const PENDING: usize = 1 << 14;
 
-/// The bytes of states that are pending for one reader, about; beyond them states are dropped as beyond
-/// [`PENDING`].
+/// Approximate maximum bytes of the states that are pending for one reader; beyond it states are
+/// dropped as beyond [`PENDING`].
 const PENDING_BYTES: usize = 64 << 20;
 
 /// Readers that get each fresh state.
@@ -73,10 +75,11 @@ impl Line {
     }
 }
 
-/// A session, one of its topics or keys, and whether it is a state: an alarm is not replaced by one.
+/// A session, one of its topics or keys, and whether it is a state: a state does not replace an
+/// alarm.
 type Key = (SessionLabel, Which, bool);
 
-/// A state that a reader gets.
+/// A state for a reader.
 struct Item {
     line: Line,
     which: Which,
@@ -127,20 +130,20 @@ impl Subscribers {
         self.put(key, held.generated_at(), fresh_until, || line(now, held));
     }
 
-    /// A record, which no other one replaces.
+    /// Adds a record, which no other one replaces.
     pub(super) fn record(&self, given: &Given<'_>) {
-        // No snapshot has it.
+        // Snapshots contain no records.
         let key = (given.record.label(), given.which(), true);
         self.put(key, Time::MAX, None, || given.line());
     }
 
-    /// A topic has become stale, or fresh again. Of a slow reader, the newest alarm of a topic counts.
+    /// A topic has become stale, or fresh again. A slow reader gets the newest alarm of a topic.
     pub(super) fn alarm(&self, alarm: &Alarm) {
         let which = match alarm.key.is_empty() {
             true => Which::Topic(alarm.number),
             false => Which::key(&alarm.topic, &alarm.key),
         };
-        // None is in a snapshot.
+        // Snapshots contain no alarms.
         self.put((alarm.label, which, false), Time::MAX, None, || line_of_alarm(alarm));
     }
 
@@ -174,7 +177,8 @@ impl Subscribers {
     /// Serves a reader until it leaves, is cut off, or no more states come.
     pub(super) fn serve(&self, stream: UnixStream, asker: &Asker) -> io::Result<()> {
         let queue = Arc::<Handover<Newest>>::default();
-        // First, so that no state is missing between the snapshot and what follows.
+        // Subscribe first, so that no state is missing between the snapshot and the states after
+        // it.
         self.list().push(Arc::clone(&queue));
         let served = follow(stream, asker, &queue);
         self.list().retain(|other| !Arc::ptr_eq(other, &queue));
@@ -202,14 +206,14 @@ fn follow(mut stream: UnixStream, asker: &Asker, queue: &Handover<Newest>) -> io
                 write_within(&mut stream, &text, PATIENCE)?;
             }
             Next::Late if has_left(&stream)? => return Ok(()),
-            // What follows is newer than the snapshot.
+            // The states after it are newer than the snapshot.
             Next::Late => shown = Shown::default(),
             Next::Finished => return Ok(()),
         }
     }
 }
 
-/// Writes `text` and the states as they are now; gives which these are.
+/// Writes `text` and the states as they are now; returns which these are.
 fn show(
     stream: &mut UnixStream,
     asker: &Asker,
@@ -228,7 +232,7 @@ fn show(
     Ok(shown)
 }
 
-/// What a snapshot has of each session: the newest update, and when each state was sampled.
+/// The contents of a snapshot, per session: the newest update, and when each state was sampled.
 #[derive(Default)]
 struct Shown(HashMap<String, (u64, HashMap<Which, Time>)>);
 
@@ -243,7 +247,7 @@ impl Shown {
         self.0.insert(status.session, (status.seq, states));
     }
 
-    /// Whether a state came before the snapshot, which has it or a newer one.
+    /// Whether a state arrived before the snapshot, which has it or a newer one.
     fn has(&self, item: &Item) -> bool {
         let (session, seq) = (item.line.content.get("session"), item.line.content.get("seq"));
         let Some((shown, states)) = session.and_then(Value::as_str).and_then(|it| self.0.get(it))
@@ -255,10 +259,10 @@ impl Shown {
     }
 }
 
-/// The longest request of a reader, in bytes.
+/// Maximum length of a reader's request, in bytes.
 const MAX_REQUEST: usize = 1024;
 
-/// What a reader has sent: a line says which states it wants.
+/// The requests of a reader: a line selects the states that it wants.
 #[derive(Default)]
 struct Requests {
     bytes: Vec<u8>,
@@ -267,10 +271,10 @@ struct Requests {
 }
 
 impl Requests {
-    /// The next line, if it has come.
+    /// The next line, if it has arrived.
     ///
     /// # Errors
-    /// If it is too long or no text, or if the stream fails.
+    /// If it is too long or not text, or if the stream fails.
     fn next(&mut self, stream: &mut UnixStream) -> io::Result<Option<String>> {
         loop {
             if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
