@@ -158,10 +158,10 @@ SHORTEST_MESSAGE = 4
 
 
 def messages(number: int, code: str) -> list[Line]:
-    """The string literals of a piece of Rust that are prose: help, errors and output."""
+    """The string literals of a piece of Rust that are prose, without placeholders: help, errors and output."""
     lines: list[Line] = []
     for literal in LITERAL.finditer(code):
-        text = re.sub(r"\\\n\s*", "", literal.group(1)).replace("\\n", " ").replace("\\", "")
+        text = re.sub(r"\\\n\s*|\{[^{}]*\}", "", literal.group(1)).replace("\\n", " ").replace("\\", "")
         if len(WORD.findall(text)) >= SHORTEST_MESSAGE:
             lines.append(Line(number + code.count("\n", 0, literal.start()), without_code(text)))
     return lines
