@@ -28,7 +28,7 @@ pub struct AgeHistogram {
     lowest: usize,
 }
 
-/// What a bucket contributes to the sums.
+/// The contribution of a bucket to the sums.
 #[derive(Debug, Clone, Copy, Default)]
 struct Times {
     crossings: u64,
