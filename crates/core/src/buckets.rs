@@ -20,11 +20,11 @@ const WORDS: usize = BLOCKS.div_ceil(u64::BITS as usize);
 
 /// The number of a bucket, below [`BUCKETS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bucket(pub usize);
+pub(crate) struct Bucket(pub(crate) usize);
 
 impl Bucket {
     /// The bucket that holds `span`: its octave, then the leading bits below the highest.
-    pub fn of(span: Span) -> Self {
+    pub(crate) fn of(span: Span) -> Self {
         let nanos = span.as_nanos();
         let shift = nanos.max(1 << PRECISION).ilog2() - PRECISION;
         Self(shift as usize * PER_OCTAVE + (nanos >> shift) as usize)
@@ -36,16 +36,16 @@ impl Bucket {
     }
 
     /// The smallest span of the bucket, in ns.
-    pub fn lower_edge(self) -> u64 {
+    pub(crate) fn lower_edge(self) -> u64 {
         ((self.0 - self.shift() * PER_OCTAVE) as u64) << self.shift()
     }
 
     /// The width in ns.
-    pub fn width(self) -> u64 {
+    pub(crate) fn width(self) -> u64 {
         1 << self.shift()
     }
 
-    pub fn middle(self) -> Span {
+    pub(crate) fn middle(self) -> Span {
         Span::from_nanos(self.lower_edge() + self.width() / 2)
     }
 }
@@ -60,12 +60,12 @@ pub(crate) struct Buckets<T> {
 }
 
 impl<T: Copy + Default> Buckets<T> {
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { stored: [0; WORDS], blocks: Vec::new() }
     }
 
     /// The value of a bucket, to be changed.
-    pub fn at(&mut self, bucket: Bucket) -> &mut T {
+    pub(crate) fn at(&mut self, bucket: Bucket) -> &mut T {
         let block = bucket.0 / PER_BLOCK;
         let place = self.place(block);
         if !self.is_stored(block) {
@@ -78,7 +78,7 @@ impl<T: Copy + Default> Buckets<T> {
     }
 
     /// The values of the buckets from `first` on, in order.
-    pub fn from(&self, first: usize) -> impl Iterator<Item = (Bucket, T)> {
+    pub(crate) fn from(&self, first: usize) -> impl Iterator<Item = (Bucket, T)> {
         let mut place = self.place(first / PER_BLOCK);
         let blocks = (first / PER_BLOCK..BLOCKS).map(move |block| {
             let stored = self.is_stored(block);
