@@ -48,7 +48,7 @@ static unsigned long long big_endian(const __u8 *bytes)
 
 static struct rule rules[MAX_RULES];
 static __u64 rules_count;
-static __u8 front[FRONT_MEMORY];
+static __u8 front[FRONT_MEMORY] __attribute__((aligned(8)));
 
 /* Reads so many bytes of the front. What is left of the packet before must not matter. */
 static void read_front(__u32 length)

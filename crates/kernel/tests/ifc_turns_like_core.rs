@@ -75,7 +75,10 @@ fn assert_alike(isolate: Isolation) -> Vec<u64> {
         let arrivals = rng.random_range(2..20);
         let params = IfilParams { limit: Packets::new(limit), isolate: Some(isolate), hold: None };
         let mut queue = QdiscConfig::Ifil(params).build(&mut rng).unwrap();
-        writeln!(lines, "queue {limit} {}", u8::from(isolate == Isolation::Host)).unwrap();
+        // Many flows in a chain, or few.
+        let chains = rng.random_range(4..=64);
+        let by_host = u8::from(isolate == Isolation::Host);
+        writeln!(lines, "queue {limit} {by_host} {chains}").unwrap();
         for number in 0..400 {
             if rng.random_range(0..arrivals) > 0 {
                 let source = any_source(&mut rng, hosts);
@@ -111,4 +114,26 @@ fn flows_take_turns_as_in_the_core() {
     let fates = assert_alike(Isolation::Flow);
     assert!(fates[..EVICTED as usize].iter().all(|times| *times > 1000), "{fates:?}");
     assert_eq!(fates[EVICTED as usize], 0, "by flow none loses its place");
+}
+
+#[test]
+fn a_full_chain_takes_no_other_flow_until_one_has_left() {
+    const MAX_CHAIN: u64 = 32;
+    for by_host in 0..=1 {
+        let mut lines = format!("queue 64 {by_host} 1\n");
+        // Each a host of its own, all in the one chain.
+        let come = |lines: &mut String, host: u64| writeln!(lines, "come {host} 0 7").unwrap();
+        let mut expected = Vec::new();
+        for host in 1..=MAX_CHAIN {
+            come(&mut lines, host);
+            expected.push(vec![JOINED, 0, 0, 0]);
+        }
+        come(&mut lines, MAX_CHAIN + 1);
+        come(&mut lines, 1);
+        lines.push_str("go\n");
+        come(&mut lines, MAX_CHAIN + 1);
+        expected.extend([REFUSED, REPLACED].map(|fate| vec![fate, 0, 0, 0]));
+        expected.extend([vec![1, 1, 0, 7], vec![JOINED, 0, 0, 0]]);
+        assert_eq!(on_host("ifc_turns_on_host", &lines), expected);
+    }
 }

@@ -1,6 +1,6 @@
 /* turns.h of IFC as a program: a queue of updates, of which only the flows matter. It reads line by line
  *
- *     queue MOST BY_HOST              begins anew, with room for so many flows
+ *     queue MOST BY_HOST CHAINS       begins anew, with room for so many flows, in so many chains
  *     come HIGH LOW PORT          ->  what happens, an enum fate, and which flow lost its place, or zeros
  *     go                          ->  whether there was a flow, and which
  *
@@ -11,6 +11,7 @@
 #include "../src/ifc_qdisc/turns.h"
 
 #define MAX_FLOWS 64
+#define MAX_CHAINS 64
 
 enum fate {
 	JOINED,
@@ -22,15 +23,10 @@ enum fate {
 static struct turn_flow flows[MAX_FLOWS];
 static struct turn_host hosts[MAX_FLOWS];
 static __u64 with[MAX_FLOWS + 1];
-static struct flow held[MAX_FLOWS];
-static __u64 most, count, by_host;
+static __u64 flow_chains[MAX_CHAINS], host_chains[MAX_CHAINS];
+static __u64 most, by_host, chains;
+static __u64 secrets[SECRETS];
 static struct turns turns;
-/* Of hosts; every third one that it is to forget it keeps. */
-static struct {
-	struct host_address address;
-	__u64 row;
-} table[16 * MAX_FLOWS];
-static __u64 known, forgotten;
 
 static inline struct turn_flow *turn_flow(__u64 row)
 {
@@ -47,37 +43,14 @@ static inline __u64 *hosts_with(__u64 number)
 	return number <= most ? &with[number] : NULL;
 }
 
-static __u64 find_host(const struct host_address *address)
+static inline __u64 *flow_chain(__u64 hash)
 {
-	__u64 at = 0;
-
-	while (at < known && memcmp(&table[at].address, address, sizeof(*address)))
-		at++;
-	return at;
+	return &flow_chains[hash % chains];
 }
 
-static inline __u64 host_row(const struct host_address *address)
+static inline __u64 *host_chain(__u64 hash)
 {
-	__u64 at = find_host(address);
-
-	return at < known ? table[at].row : NONE;
-}
-
-static inline void set_host_row(const struct host_address *address, __u64 row)
-{
-	__u64 at = find_host(address);
-
-	known += at == known;
-	table[at].address = *address;
-	table[at].row = row;
-}
-
-static inline void forget_host_row(const struct host_address *address)
-{
-	__u64 at = find_host(address);
-
-	if (forgotten++ % 3 && at < known)
-		table[at] = table[--known];
+	return &host_chains[hash % chains];
 }
 
 static unsigned long long number(void)
@@ -110,41 +83,36 @@ static void print(int what, const struct flow *flow)
 	       read_big_endian(flow->source + 8), flow->source_port);
 }
 
-static __u64 find(const struct flow *flow)
-{
-	__u64 at = 0;
-
-	while (at < count && memcmp(&held[at], flow, sizeof(*flow)))
-		at++;
-	return at;
-}
-
 /* As put_newest of arrive.h. */
 static void come(const struct flow *flow)
 {
-	struct host_address address = host_of(flow);
+	__u64 hash = hash_of_flow(secrets, flow), row = turns_flow(flow, hash), host = NONE, victim;
+	struct host_key key = host_of(secrets, flow);
 	struct flow lost = { { 0 } };
 	enum fate fate = JOINED;
-	__u64 host, victim;
 
-	if (find(flow) < count) {
+	if (turn_flow(row)) {
 		print(REPLACED, &lost);
 		return;
 	}
-	host = by_host ? turns_host(&address) : NONE;
-	if (count >= most) {
+	if (by_host)
+		host = turns_host(&key);
+	if (row == NO_ROOM || host == NO_ROOM) {
+		print(REFUSED, &lost);
+		return;
+	}
+	if (turns.used_flows >= most && turns.free_flow == NONE) {
 		victim = turns_victim(&turns, host);
 		if (victim == NONE) {
 			print(REFUSED, &lost);
 			return;
 		}
-		fate = turns_take(&turns, victim, &lost) ? EVICTED : REFUSED;
-		held[find(&lost)] = held[count - 1];
-		count--;
+		row = turns_take(&turns, victim);
+		fate = row == NONE ? REFUSED : EVICTED;
+		lost = turn_flow(row)->flow;
 	}
-	if (!turns_join(&turns, flow, host, by_host ? &address : NULL))
+	if (turns_join(&turns, flow, hash, host, by_host ? &key : NULL) == NONE)
 		fate = REFUSED;
-	held[count++] = *flow;
 	print(fate, &lost);
 }
 
@@ -162,20 +130,21 @@ int main(void)
 			memset(with, 0, sizeof(with));
 			most = number();
 			by_host = number();
-			count = known = forgotten = 0;
+			chains = number();
+			memset(flow_chains, 0, sizeof(flow_chains));
+			memset(host_chains, 0, sizeof(host_chains));
+			/* Any will do. */
+			for (unsigned int at = 0; at < SECRETS; at++)
+				secrets[at] = secrets[at] * 6364136223846793005ULL + 2 * at + 12345;
 		} else if (!strcmp(what, "come")) {
 			big_endian(number(), flow.source);
 			big_endian(number(), flow.source + 8);
 			flow.source_port = number();
 			come(&flow);
 		} else if (!strcmp(what, "go")) {
-			int served = turns_serve(&turns, &flow);
+			__u64 row = turns_serve(&turns);
 
-			if (served) {
-				held[find(&flow)] = held[count - 1];
-				count--;
-			}
-			print(served, &flow);
+			print(row != NONE, row != NONE ? &turn_flow(row)->flow : &flow);
 		} else {
 			return 1;
 		}

@@ -287,6 +287,16 @@ fn super_packets_pass_whole_at_high_rates() {
         bulk.goodput(Duration::from_secs(2))
     };
     println!("kernel TCP without the router: {:.2} Gbit/s", measure() / 1e9);
+    let tbf = |arguments: &str| {
+        let mut tc = std::process::Command::new("tc");
+        tc.arg("qdisc").args(arguments.split(' '));
+        net.within("r", || tc.status().unwrap().success())
+    };
+    // No more than this is to be had from a router that shapes to the same rate.
+    if tbf(&format!("add dev {DEVICE} root tbf rate 10gbit burst 2mb limit 20mb")) {
+        println!("kernel TCP through tbf: {:.2} Gbit/s", measure() / 1e9);
+        assert!(tbf(&format!("del dev {DEVICE} root")));
+    }
     let router = Router::start(&net, &["--rate", "10gbit"]);
     let goodput = measure();
     let report = router.stop();

@@ -11,17 +11,11 @@
  * would follow each path through it from each place before. */
 __noinline int classify(void)
 {
-	struct settings *now;
-	__u32 zero = 0;
-
 	/* What says that it is IP and cannot be read has an empty header, and no priority. */
 	read_header(front, front_length, &header);
 	if (header.is_link_control)
 		return OTHER;
-	now = bpf_map_lookup_elem(&settings, &zero);
-	if (!now)
-		return DROP_AVERSE;
-	return class_of(&header, now->rules, now->rules_count);
+	return class_of(&header, settings.rules, settings.rules_count);
 }
 
 /* Copies the front of a packet from its byte `at` on; nothing of it where it ends before. */
@@ -69,10 +63,9 @@ static __always_inline __u32 queue_of(struct sk_buff *skb)
 /* These two are of a packet that queue_of has read. */
 static __always_inline __u64 segments_of(const struct sk_buff *skb)
 {
-	const struct skb_shared_info *shared = (const void *)(skb->head + skb->end);
-	__u64 count = BPF_CORE_READ(shared, gso_segs), size = BPF_CORE_READ(shared, gso_size);
+	const struct skb_shared_info *shared = bpf_core_cast(skb->head + skb->end, struct skb_shared_info);
 
-	return segments_in(count, size, skb->len, length_on_wire(skb), before);
+	return segments_in(shared->gso_segs, shared->gso_size, skb->len, length_on_wire(skb), before);
 }
 
 /* How long it is, from the IP header on, each segment of a super-packet by itself. */
@@ -89,27 +82,11 @@ struct arrival {
 	__u64 bytes;
 	__u64 segments;
 	struct account *account;
+	/* What is known of its flow, and in which row of `flows`; NULL and NONE where it has none. */
 	struct flow_account *flow;
+	__u64 flow_row;
+	__u64 hash;
 };
-
-/* The flow's row, perhaps a new one. */
-static __always_inline struct flow_account *flow_account(const struct flow *flow)
-{
-	struct flow_account *known = bpf_map_lookup_elem(&flows, flow);
-	struct about *this;
-	__u32 zero = 0;
-
-	if (known)
-		return known;
-	this = bpf_map_lookup_elem(&about, &zero);
-	if (this)
-		this->flows_begun++;
-	bpf_map_update_elem(&flows, flow, &unknown_flow, BPF_ANY);
-	known = bpf_map_lookup_elem(&flows, flow);
-	if (known)
-		known->first_ns = bpf_ktime_get_boot_ns();
-	return known;
-}
 
 /* Notes which stream the packet looks like. Whether it is drop-averse as an earlier packet of its flow
  * looked like one. */
@@ -131,6 +108,16 @@ static __always_inline int refuse(struct sk_buff *skb, struct Qdisc *qdisc,
 	return NET_XMIT_DROP;
 }
 
+/* Notes what is to be remembered of a packet at its place. */
+static __always_inline void note(struct place *place, const struct arrival *arrival)
+{
+	place->arrived_ns = arrival->now_ns;
+	place->bytes = arrival->bytes;
+	place->segments = arrival->segments;
+	place->flow_row = arrival->flow_row;
+	place->flow_number = arrival->flow ? arrival->flow->number : 0;
+}
+
 /* Gives a packet into a free place. */
 static __always_inline int settle(struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_sk_buff_ptr *to_free,
 				  const struct arrival *arrival, struct place *place)
@@ -139,9 +126,7 @@ static __always_inline int settle(struct sk_buff *skb, struct Qdisc *qdisc, stru
 	arrival->account->waiting_bytes += arrival->bytes;
 	qdisc->q.qlen++;
 	qdisc->qstats.backlog += length_on_wire(skb);
-	place->arrived_ns = arrival->now_ns;
-	place->bytes = arrival->bytes;
-	place->segments = arrival->segments;
+	note(place, arrival);
 	skb = bpf_kptr_xchg(&place->skb, skb);
 	if (skb)
 		bpf_qdisc_skb_drop(skb, to_free);
@@ -162,9 +147,7 @@ static __always_inline int replace(struct sk_buff *skb, struct Qdisc *qdisc, str
 		arrival->flow->replaced += segments;
 	qdisc->qstats.drops++;
 	qdisc->qstats.backlog += length_on_wire(skb);
-	place->arrived_ns = arrival->now_ns;
-	place->bytes = arrival->bytes;
-	place->segments = arrival->segments;
+	note(place, arrival);
 	skb = bpf_kptr_xchg(&place->skb, skb);
 	if (skb) {
 		qdisc->qstats.backlog -= length_on_wire(skb);
@@ -173,33 +156,35 @@ static __always_inline int replace(struct sk_buff *skb, struct Qdisc *qdisc, str
 	return NET_XMIT_SUCCESS;
 }
 
+/* Gives an update into the place of the older one of its flow, or a place in turn. */
 static __always_inline int put_newest(struct sk_buff *skb, struct Qdisc *qdisc,
-				      struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival,
-				      const struct settings *now)
+				      struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival)
 {
-	struct place *place = bpf_map_lookup_elem(&newest, &header.flow), fresh = {};
-	struct host_address address;
-	__u64 host, victim;
+	__u64 row = turns_flow(&header.flow, arrival->hash), host = NONE, victim;
+	struct update *at = update(row);
+	struct host_key key;
 
-	if (place && place->segments)
-		return replace(skb, qdisc, to_free, arrival, place);
-	address = host_of(&header.flow);
-	host = now->by_host ? turns_host(&address) : NONE;
-	if (waiting(AOI) >= now->max_flows) {
+	if (at)
+		return replace(skb, qdisc, to_free, arrival, &at->place);
+	if (settings.by_host) {
+		key = host_of(secrets, &header.flow);
+		host = turns_host(&key);
+	}
+	if (row == NO_ROOM || host == NO_ROOM)
+		return refuse(skb, qdisc, to_free, arrival);
+	if (waiting(AOI) >= settings.max_flows) {
 		victim = turns_victim(&turns, host);
 		if (victim == NONE)
 			return refuse(skb, qdisc, to_free, arrival);
 		evict(victim);
 		forget_lost(qdisc);
 	}
-	if (!place) {
-		bpf_map_update_elem(&newest, &header.flow, &fresh, BPF_NOEXIST);
-		place = bpf_map_lookup_elem(&newest, &header.flow);
-	}
-	if (!place || !turns_join(&turns, &header.flow, host, now->by_host ? &address : NULL))
+	row = turns_join(&turns, &header.flow, arrival->hash, host, settings.by_host ? &key : NULL);
+	at = update(row);
+	if (!at)
 		return refuse(skb, qdisc, to_free, arrival);
 	next[AOI]++;
-	return settle(skb, qdisc, to_free, arrival, place);
+	return settle(skb, qdisc, to_free, arrival, &at->place);
 }
 
 /* Puts a packet that keeps the link working behind the others of its kind. */
@@ -211,16 +196,14 @@ static __always_inline int put_beside(struct sk_buff *skb, struct Qdisc *qdisc,
 	if (!place || waiting(OTHER) >= MAX_OTHER)
 		return refuse(skb, qdisc, to_free, arrival);
 	next[OTHER]++;
-	place->flow = header.flow;
 	return settle(skb, qdisc, to_free, arrival, place);
 }
 
 /* Whether the drop-averse lanes hold more than they may, with so much more. */
-static __always_inline int is_over_limit(const struct account *account, const struct settings *now,
-					 __u64 packets, __u64 bytes)
+static __always_inline int is_over_limit(const struct account *account, __u64 packets, __u64 bytes)
 {
-	return account->waiting_packets + packets > now->max_packets ||
-	       account->waiting_bytes + bytes > now->max_bytes;
+	return account->waiting_packets + packets > settings.max_packets ||
+	       account->waiting_bytes + bytes > settings.max_bytes;
 }
 
 static long look_at_lane(__u64 number, void *nothing)
@@ -254,15 +237,14 @@ static long shorten_longest(__u64 round, void *nothing)
 
 /* Puts a drop-averse packet at the end of the lane of its flow. */
 static __always_inline int put_last(struct sk_buff *skb, struct Qdisc *qdisc,
-				    struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival,
-				    const struct settings *now)
+				    struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival)
 {
-	__u64 number = now->lanes > 1 ? bpf_skb_get_hash(skb) % now->lanes : 0, at;
+	__u64 number = settings.lanes > 1 ? bpf_skb_get_hash(skb) % settings.lanes : 0, at;
 	struct lane *lane = lane_of(number);
 	struct place *place;
 
 	/* A super-packet finds a place while there is one for its first segment. */
-	if (!lane || (!now->drops_longest && is_over_limit(arrival->account, now, 1, arrival->bytes)))
+	if (!lane || (!settings.drops_longest && is_over_limit(arrival->account, 1, arrival->bytes)))
 		return refuse(skb, qdisc, to_free, arrival);
 	at = next_free_slot();
 	place = slot(at);
@@ -270,7 +252,6 @@ static __always_inline int put_last(struct sk_buff *skb, struct Qdisc *qdisc,
 		return refuse(skb, qdisc, to_free, arrival);
 	free_slot_is_taken(at, place);
 	place->next = NONE;
-	place->flow = header.flow;
 	if (lane->epoch != epoch || lane->first == NONE)
 		lane->first = at;
 	else
@@ -279,15 +260,15 @@ static __always_inline int put_last(struct sk_buff *skb, struct Qdisc *qdisc,
 	lane->bytes += arrival->bytes;
 	if (lane->epoch != epoch) {
 		lane->epoch = epoch;
-		lane->credit = now->quantum;
+		lane->credit = settings.quantum;
 		codel_on_empty(&lane->codel);
 		append(&new_lanes, number, lane);
 	}
 	next[DROP_AVERSE]++;
 	settle(skb, qdisc, to_free, arrival, place);
-	if (is_over_limit(arrival->account, now, 0, 0)) {
+	if (is_over_limit(arrival->account, 0, 0)) {
 		max_queue_bytes = 0;
-		bpf_loop(now->lanes, look_at_lane, NULL, 0);
+		bpf_loop(settings.lanes, look_at_lane, NULL, 0);
 		bpf_loop(MAX_LOST_AT_ONCE, shorten_longest, NULL, 0);
 		forget_lost(qdisc);
 	}

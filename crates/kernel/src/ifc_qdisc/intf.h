@@ -39,6 +39,9 @@ struct settings {
 /* How many of such packets may wait; a power of two. */
 #define MAX_OTHER 64
 
+/* How many rows `books` has, a power of two: the last is nobody's. */
+#define BOOKS 4
+
 /* The map `books`: a row for each class, and one for OTHER. Bytes count from the IP header on.
  * Each segment of a super-packet counts. What came has left, was dropped, waits, or is on the link:
  * packets_in = packets_out + replaced + queue_full + congestion + vanished + waiting + on_link. */
@@ -67,7 +70,7 @@ struct about {
 	__u64 is_in_place;
 	/* When it was put in place, ns since the start of the host, the time asleep included. */
 	__u64 since_boot_ns;
-	/* Flows that were new to the map `flows`. */
+	/* Flows that had no row in the map `flows`. */
 	__u64 flows_begun;
 	/* Super-packets that came. */
 	__u64 super_packets;
@@ -84,8 +87,13 @@ struct found {
 	unsigned char attributes[MAX_FOUND];
 };
 
-/* The map `flows`: the newest flows, by their `struct flow`. */
+/* The map `flows`: the newest flows. */
 struct flow_account {
+	struct flow flow;
+	/* Counted from 1 over all flows; 0 of a row that has not been used. */
+	__u64 number;
+	/* When its last packet came, by the monotonic clock. */
+	__u64 last_ns;
 	__u64 class;
 	/* Which stream its packets have looked like; 0 for none. */
 	__u64 stream;

@@ -11,7 +11,7 @@
 #ifndef FRESHLINE_IFC_LANES_H
 #define FRESHLINE_IFC_LANES_H
 
-#include "state.h"
+#include "flows.h"
 
 /* How many packets an overflow drops at most, as in Linux. */
 #define MAX_LOST_AT_ONCE 64
@@ -79,8 +79,8 @@ static __always_inline struct sk_buff *take(struct place *place, struct place *t
 	to->arrived_ns = place->arrived_ns;
 	to->bytes = place->bytes;
 	to->segments = place->segments;
-	/* For `put_newest`, should the kernel not delete the slot. */
-	place->segments = 0;
+	to->flow_row = place->flow_row;
+	to->flow_number = place->flow_number;
 	return bpf_kptr_xchg(&place->skb, NULL);
 }
 
@@ -92,7 +92,7 @@ static __always_inline struct sk_buff *take_first(struct lane *lane, struct plac
 	struct place *place = slot(number);
 	struct sk_buff *skb;
 
-	if (!place || !account) {
+	if (!place) {
 		/* Never: a lane links slots that there are. */
 		lane->first = NONE;
 		return NULL;
@@ -102,7 +102,6 @@ static __always_inline struct sk_buff *take_first(struct lane *lane, struct plac
 	free_slot = number;
 	first[DROP_AVERSE]++;
 	to->queue = DROP_AVERSE;
-	to->flow = place->flow;
 	skb = take(place, to);
 	lane->bytes -= to->bytes;
 	account->waiting_packets -= to->segments;
@@ -113,12 +112,12 @@ static __always_inline struct sk_buff *take_first(struct lane *lane, struct plac
 /* Drops a packet that was taken, and counts it. */
 static __always_inline void lose(struct sk_buff *skb, const struct place *packet, enum loss loss)
 {
-	struct flow_account *flow = bpf_map_lookup_elem(&flows, &packet->flow);
+	struct flow_account *flow = flow_of(packet);
 	struct account *account = account_of(packet->queue);
 
-	if (account && loss == LOST_TO_CODEL)
+	if (loss == LOST_TO_CODEL)
 		account->congestion += packet->segments;
-	else if (account)
+	else
 		account->queue_full += packet->segments;
 	if (flow && loss == LOST_TO_CODEL)
 		flow->congestion += packet->segments;
@@ -132,6 +131,8 @@ static __always_inline void lose(struct sk_buff *skb, const struct place *packet
 /* Has the kernel's counts follow what was lost. */
 static __always_inline void forget_lost(struct Qdisc *qdisc)
 {
+	if (!dropped_packets)
+		return;
 	qdisc->q.qlen -= dropped_packets;
 	qdisc->qstats.backlog -= dropped_on_wire;
 	qdisc->qstats.drops += dropped_packets;
@@ -153,7 +154,7 @@ static __always_inline void pass_turn(struct lane_list *list, struct lane *lane,
 
 /* One step towards the next drop-averse packet, of those that wait: the packet, or nothing, where the lane
  * at the front passed its turn or lost a packet. */
-static __always_inline struct sk_buff *take_turn(struct place *to, __u64 now_ns, const struct settings *now)
+static __always_inline struct sk_buff *take_turn(struct place *to, __u64 now_ns)
 {
 	int is_new = new_lanes.first != NONE;
 	struct lane *lane = lane_of(is_new ? new_lanes.first : old_lanes.first);
@@ -166,7 +167,7 @@ static __always_inline struct sk_buff *take_turn(struct place *to, __u64 now_ns,
 		int leaves = lane->credit > 0 && !(is_new && old_lanes.first != NONE);
 
 		if (lane->credit <= 0)
-			lane->credit += now->quantum;
+			lane->credit += settings.quantum;
 		if (is_new)
 			pass_turn(&new_lanes, lane, leaves);
 		else
@@ -177,7 +178,7 @@ static __always_inline struct sk_buff *take_turn(struct place *to, __u64 now_ns,
 	if (!skb)
 		return NULL;
 	waited_ns = larger(now_ns, to->arrived_ns) - to->arrived_ns;
-	if (codel_strikes(&lane->codel, now_ns, waited_ns, lane->bytes, &now->codel)) {
+	if (codel_strikes(&lane->codel, now_ns, waited_ns, lane->bytes, &settings.codel)) {
 		lose(skb, to, LOST_TO_CODEL);
 		return NULL;
 	}

@@ -330,6 +330,9 @@ static inline __u64 sojourn_bucket(__u64 ns)
 {
 	__u64 value = smaller(ns, SOJOURN_MOST), rest = value, bits = 0, shift;
 
+	/* Most packets of a link that is not full. */
+	if (!value)
+		return 0;
 #pragma unroll
 	for (int step = 32; step > 0; step /= 2) {
 		__u64 above = (rest >> step) != 0;

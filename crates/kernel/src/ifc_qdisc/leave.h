@@ -3,7 +3,7 @@
 #ifndef FRESHLINE_IFC_LEAVE_H
 #define FRESHLINE_IFC_LEAVE_H
 
-#include "updates.h"
+#include "arrive.h"
 
 static __always_inline struct sk_buff *take_beside(struct place *to)
 {
@@ -13,9 +13,8 @@ static __always_inline struct sk_buff *take_beside(struct place *to)
 
 	first[OTHER]++;
 	to->queue = OTHER;
-	if (!place || !account)
+	if (!place)
 		return NULL;
-	to->flow = place->flow;
 	skb = take(place, to);
 	account->waiting_packets -= to->segments;
 	account->waiting_bytes -= to->bytes;
@@ -29,13 +28,13 @@ static __always_inline struct sk_buff *take_next(__u32 queue, struct place *to)
 }
 
 /* The queue that is to be served; QUEUES for none. */
-static __always_inline __u32 choose(__u64 now_ns, const struct settings *now)
+static __always_inline __u32 choose(__u64 now_ns)
 {
 	__u64 updates = waiting(AOI), beside = waiting(OTHER), others = waiting(DROP_AVERSE) + segments_left;
 
 	if (!updates && !beside && !others)
 		return QUEUES;
-	if (scheduler_prefers(&scheduler, now_ns, &now->scheduler) == AOI ? updates : !beside && !others)
+	if (scheduler_prefers(&scheduler, now_ns, &settings.scheduler) == AOI ? updates : !beside && !others)
 		return AOI;
 	return beside_goes_first(beside, others, beside_was_last) ? OTHER : DROP_AVERSE;
 }
@@ -45,12 +44,12 @@ static __always_inline void occupy(struct sk_buff *skb, struct place *line)
 {
 	struct account *account = account_of(line->queue);
 
+	if (line->queue == DROP_AVERSE)
+		segments_left = settings.rate ? larger(line->segments, 1) : 1;
 	/* It may have come after the time at which the one before was due. */
 	line->waited_ns = larger(shaper.free_ns, line->arrived_ns) - line->arrived_ns;
-	if (account) {
-		account->on_link_packets = line->segments;
-		account->on_link_bytes = line->bytes;
-	}
+	account->on_link_packets = line->segments;
+	account->on_link_bytes = line->bytes;
 	skb = bpf_kptr_xchg(&line->skb, skb);
 	if (skb)
 		bpf_kfree_skb(skb);
@@ -64,43 +63,67 @@ static __always_inline __u64 segment(const struct place *line)
 	return line->bytes * (all - after) / all - line->bytes * (all - segments_left) / all;
 }
 
-/* Begins to send the next packet or segment, if one waits; at the device's own rate all segments at once.
- * Whether to go on looking for one. */
-static __always_inline int start(const struct settings *now)
+/* Begins to send what is on a line: a packet, or its next segment; at the device's own rate all segments at
+ * once. */
+static __always_inline void transmit(const struct place *line, __u32 queue)
 {
-	__u32 queue = choose(shaper.free_ns, now), key = queue == DROP_AVERSE ? IN_SEGMENTS : WHOLE;
+	__u64 bytes = line->bytes, segments = larger(line->segments, 1);
+
+	if (queue == DROP_AVERSE) {
+		segments = 1;
+		if (settings.rate)
+			bytes = segment(line);
+	}
+	beside_was_last = queue == AOI ? beside_was_last : queue == OTHER;
+	scheduler_on_sent(&scheduler, queue == AOI ? AOI : DROP_AVERSE, bytes, &settings.scheduler);
+	if (settings.rate)
+		shaper_send(&shaper, segments * on_link(bytes / segments, &settings.framing), settings.rate);
+	sending = (queue == DROP_AVERSE ? IN_SEGMENTS : WHOLE) + 1;
+}
+
+/* Begins to send the next packet or segment, if one waits. Whether to go on looking for one. */
+static __always_inline int start(void)
+{
+	__u32 queue = choose(shaper.free_ns), key = queue == DROP_AVERSE ? IN_SEGMENTS : WHOLE;
 	struct place *line = bpf_map_lookup_elem(&link, &key);
 	struct sk_buff *skb;
-	__u64 bytes, segments = 1;
 
 	if (!line || queue >= QUEUES)
 		return 0;
-	if (queue == DROP_AVERSE) {
-		if (!segments_left) {
-			skb = take_turn(line, shaper.free_ns, now);
-			if (!skb)
-				return 1;
-			occupy(skb, line);
-			segments_left = now->rate ? larger(line->segments, 1) : 1;
-		}
-		beside_was_last = 0;
-		bytes = now->rate ? segment(line) : line->bytes;
-		scheduler_on_sent(&scheduler, DROP_AVERSE, bytes, &now->scheduler);
-	} else {
-		skb = queue == AOI ? take_next(AOI, line) : take_next(OTHER, line);
-		if (!skb)
-			return 0;
-		occupy(skb, line);
-		bytes = line->bytes;
-		segments = larger(line->segments, 1);
-		if (queue == OTHER)
-			beside_was_last = 1;
-		scheduler_on_sent(&scheduler, queue == AOI ? AOI : DROP_AVERSE, bytes, &now->scheduler);
+	if (queue == DROP_AVERSE && segments_left) {
+		transmit(line, queue);
+		return 0;
 	}
-	if (now->rate)
-		shaper_send(&shaper, segments * on_link(bytes / segments, &now->framing), now->rate);
-	sending = key + 1;
+	if (queue == DROP_AVERSE)
+		skb = take_turn(line, shaper.free_ns);
+	else
+		skb = queue == AOI ? take_next(AOI, line) : take_next(OTHER, line);
+	if (!skb)
+		return queue == DROP_AVERSE;
+	occupy(skb, line);
+	transmit(line, queue);
 	return 0;
+}
+
+/* Sends a packet that finds the link idle and nothing waiting: it begins as it comes. */
+static __always_inline int send_at_once(struct sk_buff *skb, struct Qdisc *qdisc,
+					struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival,
+					__u32 queue)
+{
+	__u32 key = queue == DROP_AVERSE ? IN_SEGMENTS : WHOLE;
+	struct place *line = bpf_map_lookup_elem(&link, &key);
+
+	if (!line)
+		return refuse(skb, qdisc, to_free, arrival);
+	qdisc->q.qlen++;
+	qdisc->qstats.backlog += length_on_wire(skb);
+	note(line, arrival);
+	line->queue = queue;
+	/* TDM's turns pass. */
+	scheduler_prefers(&scheduler, shaper.free_ns, &settings.scheduler);
+	occupy(skb, line);
+	transmit(line, queue);
+	return NET_XMIT_SUCCESS;
 }
 
 static __always_inline void count_sent(const struct place *packet)
@@ -111,8 +134,6 @@ static __always_inline void count_sent(const struct place *packet)
 	__u64 at_ns = bpf_ktime_get_boot_ns();
 	struct flow_account *flow;
 
-	if (!account)
-		return;
 	account->on_link_packets = 0;
 	account->on_link_bytes = 0;
 	account->packets_out += packet->segments;
@@ -123,7 +144,7 @@ static __always_inline void count_sent(const struct place *packet)
 	sojourn = bpf_map_lookup_elem(&sojourns, &key);
 	if (sojourn)
 		(*sojourn)++;
-	flow = bpf_map_lookup_elem(&flows, &packet->flow);
+	flow = flow_of(packet);
 	if (!flow)
 		return;
 	flow->packets_out += packet->segments;
@@ -159,23 +180,18 @@ static __always_inline int finish(void)
  * begin: what comes until the device asks again may overtake it. */
 static long step(__u64 round, __u64 *now_ns)
 {
-	struct settings *now;
-	__u32 zero = 0;
 	int has_left = 0, looks_on;
 
-	now = bpf_map_lookup_elem(&settings, &zero);
-	if (!now)
-		return 1;
-	if (!now->rate) {
+	if (!settings.rate) {
 		shaper_on_arrival(&shaper, *now_ns);
-		looks_on = sending || start(now);
+		looks_on = sending || start();
 		return sending ? finish() : !looks_on;
 	}
 	if (sending && *now_ns < shaper.free_ns)
 		return 1;
 	if (sending)
 		has_left = finish();
-	looks_on = start(now);
+	looks_on = start();
 	return has_left || (!sending && !looks_on);
 }
 

@@ -38,7 +38,7 @@ pub(super) fn put_in_place(device: Device, settings: &Settings) -> Result<(), Ke
     let name = qdisc_name(&device);
     prepare(&mut program, settings, &name)?;
     let mut program = program.load().map_err(KernelError::refused_qdisc)?;
-    write(&program.maps.settings, &settings.to_bytes())?;
+    write(&program.maps.data_settings, &settings.to_bytes())?;
     write(&program.maps.found, &found_to_bytes(&found))?;
 
     let folder = Folder::create(&pin_name(&device))?;
@@ -68,12 +68,15 @@ fn prepare(
     let maps = &mut program.maps;
     let constants = maps.rodata_data.as_deref_mut().expect("the program has constants");
     constants.slots_mask = slots - 1;
-    size(&mut maps.newest, flows)?;
-    size(&mut maps.turn_flows, flows)?;
+    // As many as flows, or more: few are in the same one.
+    let chains = flows.next_power_of_two();
+    constants.chains_mask = chains - 1;
+    size(&mut maps.updates, flows)?;
+    size(&mut maps.flow_chains, chains)?;
     size(&mut maps.turn_hosts, flows)?;
     // The numbers of flows that a host may have, and 0.
     size(&mut maps.hosts_by_flows, flows + 1)?;
-    size(&mut maps.host_rows, if settings.is_by_host() { flows } else { 1 })?;
+    size(&mut maps.host_chains, if settings.is_by_host() { chains } else { 1 })?;
     size(&mut maps.slots, slots + MAX_OTHER)?;
     size(&mut maps.lanes, settings.lanes())?;
     let discipline = maps.freshline_ifc.initial_value_mut();
@@ -95,9 +98,9 @@ fn install(program: &mut skeleton::MainSkel<'_>, folder: &Folder) -> Result<Link
         map.pin(folder.at(name)).map_err(KernelError::bpf("pin a map of the discipline"))
     };
     pin(&mut maps.found, FOUND)?;
-    pin(&mut maps.settings, SETTINGS)?;
-    pin(&mut maps.books, BOOKS)?;
-    pin(&mut maps.about, ABOUT)?;
+    pin(&mut maps.data_settings, SETTINGS)?;
+    pin(&mut maps.data_books, BOOKS)?;
+    pin(&mut maps.data_about, ABOUT)?;
     pin(&mut maps.sojourns, SOJOURNS)?;
     pin(&mut maps.flows, FLOWS)?;
     let mut link = maps

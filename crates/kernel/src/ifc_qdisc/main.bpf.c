@@ -15,7 +15,6 @@
 
 #include <bpf/bpf_tracing.h>
 
-#include "arrive.h"
 #include "leave.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -30,39 +29,40 @@ static __always_inline int is_busy(void)
 SEC("struct_ops")
 int BPF_PROG(ifc_enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_sk_buff_ptr *to_free)
 {
-	struct arrival arrival = { .now_ns = bpf_ktime_get_ns() };
-	__u32 queue = queue_of(skb), zero = 0;
-	struct settings *now = bpf_map_lookup_elem(&settings, &zero);
-	struct about *this = bpf_map_lookup_elem(&about, &zero);
+	struct arrival arrival = { .now_ns = bpf_ktime_get_ns(), .flow_row = NONE };
+	__u32 queue = queue_of(skb);
 	struct account *account;
 
-	if (queue != OTHER)
-		arrival.flow = flow_account(&header.flow);
+	if (queue != OTHER) {
+		arrival.hash = hash_of_flow(secrets, &header.flow);
+		arrival.flow =
+			flow_account(&header.flow, arrival.hash, arrival.now_ns, &arrival.flow_row);
+	}
 	if (arrival.flow && is_of_stream(arrival.flow))
 		queue = DROP_AVERSE;
 	account = account_of(queue);
-	if (!now || !account || !this) {
-		bpf_qdisc_skb_drop(skb, to_free);
-		return NET_XMIT_DROP;
-	}
 	arrival.segments = segments_of(skb);
 	arrival.bytes = bytes_of(skb, arrival.segments);
 	arrival.account = account;
 	account->packets_in += arrival.segments;
 	account->bytes_in += arrival.bytes;
-	this->super_packets += arrival.segments > 1;
+	about.super_packets += arrival.segments > 1;
 	if (arrival.flow) {
 		arrival.flow->class = queue;
 		arrival.flow->packets_in += arrival.segments;
 		arrival.flow->bytes_in += arrival.bytes;
 	}
-	if (!is_busy())
+	if (!is_busy()) {
 		shaper_on_arrival(&shaper, arrival.now_ns);
+		if (!sending && settings.rate && shaper.free_ns == arrival.now_ns &&
+		    (queue != DROP_AVERSE || !is_over_limit(account, arrival.segments, arrival.bytes)))
+			return send_at_once(skb, qdisc, to_free, &arrival, queue);
+	}
 	if (queue == AOI)
-		return put_newest(skb, qdisc, to_free, &arrival, now);
+		return put_newest(skb, qdisc, to_free, &arrival);
 	if (queue == OTHER)
 		return put_beside(skb, qdisc, to_free, &arrival);
-	return put_last(skb, qdisc, to_free, &arrival, now);
+	return put_last(skb, qdisc, to_free, &arrival);
 }
 
 /* Gives what the link has sent. The next transmission begins where the last one ended, however late this
@@ -70,11 +70,14 @@ int BPF_PROG(ifc_enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_s
 SEC("struct_ops")
 struct sk_buff *BPF_PROG(ifc_dequeue, struct Qdisc *qdisc)
 {
-	__u64 now_ns = bpf_ktime_get_ns();
 	__u32 over = OVER;
 	struct place *line;
 	struct sk_buff *sent;
+	__u64 now_ns;
 
+	if (!sending && !is_busy())
+		return NULL;
+	now_ns = bpf_ktime_get_ns();
 	bpf_loop(MAX_STEPS, step, &now_ns, 0);
 	forget_lost(qdisc);
 	line = bpf_map_lookup_elem(&link, &over);
@@ -98,14 +101,14 @@ struct sk_buff *BPF_PROG(ifc_dequeue, struct Qdisc *qdisc)
 SEC("struct_ops")
 int BPF_PROG(ifc_init, struct Qdisc *qdisc, struct nlattr *options, struct netlink_ext_ack *extack)
 {
-	__u32 zero = 0;
-	struct about *this = bpf_map_lookup_elem(&about, &zero);
-
-	if (owner || !this)
+	if (owner)
 		return -EBUSY;
 	owner = (__u64)qdisc;
-	this->is_in_place = 1;
-	this->since_boot_ns = bpf_ktime_get_boot_ns();
+	/* Once: what is in place is found by them. */
+	for (__u32 at = 0; at < SECRETS && !secrets[SECRETS - 1]; at++)
+		secrets[at] = (__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
+	about.is_in_place = 1;
+	about.since_boot_ns = bpf_ktime_get_boot_ns();
 	return 0;
 }
 
@@ -113,8 +116,7 @@ static __always_inline void vanish(struct sk_buff *skb, const struct place *plac
 {
 	struct account *account = account_of(place->queue);
 
-	if (account)
-		account->vanished += place->segments;
+	account->vanished += place->segments;
 	bpf_kfree_skb(skb);
 }
 
@@ -179,10 +181,8 @@ static __always_inline void clear(__u32 key)
 	if (!skb)
 		return;
 	account = account_of(line->queue);
-	if (account) {
-		account->on_link_packets = 0;
-		account->on_link_bytes = 0;
-	}
+	account->on_link_packets = 0;
+	account->on_link_bytes = 0;
 	vanish(skb, line);
 }
 
@@ -207,12 +207,9 @@ void BPF_PROG(ifc_reset, struct Qdisc *qdisc)
 SEC("struct_ops")
 void BPF_PROG(ifc_destroy, struct Qdisc *qdisc)
 {
-	__u32 zero = 0;
-	struct about *this = bpf_map_lookup_elem(&about, &zero);
-
-	if (!this || owner != (__u64)qdisc)
+	if (owner != (__u64)qdisc)
 		return;
-	this->is_in_place = 0;
+	about.is_in_place = 0;
 	owner = 0;
 }
 

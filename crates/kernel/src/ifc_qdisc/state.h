@@ -8,8 +8,10 @@
 #include "intf.h"
 #include "turns.h"
 
-/* How many places for drop-averse packets there are, a power of two, less one. */
+/* How many places for drop-averse packets there are, and how many chains of flows and of hosts: powers of
+ * two, less one. */
 const volatile __u32 slots_mask;
+const volatile __u32 chains_mask;
 
 /* How long until the kernel asks again should a packet be missing where one is counted. */
 #define AGAIN_NS 1000000
@@ -31,7 +33,18 @@ struct place {
 	__u64 queue;
 	/* Of one in a lane: the slot of the packet behind it. Of a free slot: the next free one. */
 	__u64 next;
-	struct flow flow;
+	/* Its flow's row in `flows`, and number there; a row is another flow's later. */
+	__u64 flow_row;
+	__u64 flow_number;
+};
+
+/* A set of rows in `flows`: in which of them a flow of a hash may be. */
+#define FLOW_SETS 512
+#define WAYS 8
+
+struct flow_set {
+	/* The rest of the hash, never 0, which is that of a row that has not been used. */
+	__u32 tags[WAYS];
 };
 
 /* A queue of drop-averse packets: those of the flows with one hash. */
@@ -55,29 +68,24 @@ struct lane_list {
 	__u64 last;
 };
 
+/* Shared with the loader, which pins each as a map of one value: variables, as they need no lookup. */
+struct settings settings SEC(".data.settings");
+struct account books[BOOKS] SEC(".data.books");
+struct about about SEC(".data.about");
+
+/* The flows that have an update waiting, which is the newest, and their hosts: in turn (turns.h), the latter
+ * also by the numbers of their flows. */
+struct update {
+	struct turn_flow turn;
+	struct place place;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct settings);
-} settings SEC(".maps");
-
-/* The newest packet of each flow that has one waiting. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct flow);
-	__type(value, struct place);
-} newest SEC(".maps");
-
-/* These flows and their hosts in turn (turns.h), the latter also by the numbers of their flows and by their
- * addresses. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct turn_flow);
-} turn_flows SEC(".maps");
+	__type(value, struct update);
+} updates SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -93,12 +101,20 @@ struct {
 	__type(value, __u64);
 } hosts_by_flows SEC(".maps");
 
+/* The chains by which both are found (chains.h). */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
-	__type(key, struct host_address);
+	__type(key, __u32);
 	__type(value, __u64);
-} host_rows SEC(".maps");
+} flow_chains SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} host_chains SEC(".maps");
 
 /* Places for drop-averse packets, and behind them MAX_OTHER places for OTHER. */
 struct {
@@ -131,20 +147,6 @@ struct {
 	__type(value, struct place);
 } link SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, QUEUES);
-	__type(key, __u32);
-	__type(value, struct account);
-} books SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct about);
-} about SEC(".maps");
-
 /* Nothing here reads it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -164,17 +166,26 @@ struct {
 /* A flow of which nothing is known yet; too long for the stack. */
 struct flow_account unknown_flow;
 
-/* Those that have been silent for long make room for new ones. */
+/* The newest flows (flows.h). */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct flow);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FLOW_SETS * WAYS);
+	__type(key, __u32);
 	__type(value, struct flow_account);
 } flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FLOW_SETS);
+	__type(key, __u32);
+	__type(value, struct flow_set);
+} flow_sets SEC(".maps");
 
 /* Of the one queueing discipline that this program is: who it is, 0 for none. Not static, or the
  * compiler takes structs apart, whose types the kernel is then told wrong. */
 __u64 owner;
+/* Of all hashes. */
+__u64 secrets[SECRETS];
 struct scheduler_state scheduler;
 struct shaper shaper;
 struct turns turns = NO_TURNS;
@@ -202,7 +213,7 @@ __u64 beside_was_last;
 /* How many segments of the drop-averse packet are not over. */
 __u64 segments_left;
 /* The packet that has just come. */
-__u8 front[FRONT_MEMORY];
+__u8 front[FRONT_MEMORY] __attribute__((aligned(8)));
 __u32 front_length;
 /* How many of its bytes are before its IP header. */
 __u32 before;
@@ -210,7 +221,7 @@ struct header header;
 
 static __always_inline struct account *account_of(__u32 queue)
 {
-	return bpf_map_lookup_elem(&books, &queue);
+	return &books[queue % BOOKS];
 }
 
 /* How many places of a queue's ring are taken; a queue is a constant. */

@@ -24,7 +24,9 @@ const UPTIME: &str = "/proc/uptime";
 /// How exactly it tells that, and so the shortest time over which a rate is reported.
 const UPTIME_STEP: Span = Span::from_millis(10);
 /// The row of packets that keep the link working, behind those of the classes (`OTHER`).
-const OTHER: u32 = 2;
+const OTHER: usize = 2;
+/// How many numbers a `struct account` has.
+const ACCOUNT: usize = 15;
 /// Buckets of times in the queue: `SOJOURN_BITS` and `SOJOURN_BUCKETS` of `law.h`.
 const SOJOURN_CUTS: u64 = 16;
 const SOJOURN_BUCKETS: u32 = 592;
@@ -32,12 +34,14 @@ const SOJOURN_BUCKETS: u32 = 592;
 const JOINS: u64 = 4;
 const SKIPS: u64 = 43;
 const FLOW_SOJOURN_BUCKETS: usize = 81;
-/// How many keys of flows are read, some perhaps twice, of a map that holds 4096.
-const MAX_READ: usize = 4 * 4096;
-/// Positions in a `struct flow_account`.
-const BYTES_IN: usize = 3;
-const FIRST_NS: usize = 9;
-const SOJOURNS_OF_FLOW: usize = 13;
+/// How many rows of flows are read at once.
+const READ_AT_ONCE: u32 = 256;
+/// The bytes of a `struct flow`, and positions in the numbers behind it in a `struct flow_account`.
+const FLOW: usize = 40;
+const NUMBER: usize = 0;
+const BYTES_IN: usize = 5;
+const FIRST_NS: usize = 11;
+const SOJOURNS_OF_FLOW: usize = 15;
 /// A packet on the link, and those that keep the link working (`MAX_OTHER`).
 const OTHERS: u64 = 1 + 64;
 
@@ -89,10 +93,11 @@ pub(super) fn report(
     let [_, since_boot_ns, flows_begun, _] = about(folder)?;
     let (start, now) = (Time::from_nanos(since_boot_ns), uptime()?);
     let settings = settings(&open(folder, SETTINGS)?)?;
-    let books = open(folder, BOOKS)?;
-    let accounts =
-        [account(&books, Class::Aoi as u32)?, account(&books, Class::DropAverse as u32)?];
-    let others = account(&books, OTHER)?;
+    let books = numbers(&read(&open(folder, BOOKS)?)?);
+    let [aoi, drop_averse, others] =
+        [Class::Aoi as usize, Class::DropAverse as usize, OTHER].map(|row| account(&books, row));
+    let accounts = [aoi?, drop_averse?];
+    let others = others?;
     let sent = accounts.map(|account| account.bytes_out as f64);
     let all_sent: f64 = sent.iter().sum();
     let backlog_of = |of: fn(&Account) -> u64| accounts.iter().chain([&others]).map(of).sum();
@@ -149,8 +154,9 @@ fn row(map: &MapHandle, key: u32, what: &'static str) -> Result<Vec<u64>, Kernel
     Ok(numbers(&value.unwrap_or_default()))
 }
 
-fn account(books: &MapHandle, key: u32) -> Result<Account, KernelError> {
-    account_from(&row(books, key, "read the statistics")?).ok_or(KernelError::OtherVersion)
+fn account(books: &[u64], row: usize) -> Result<Account, KernelError> {
+    let row = books.chunks_exact(ACCOUNT).nth(row);
+    row.and_then(account_from).ok_or(KernelError::OtherVersion)
 }
 
 /// What is on the link is not told apart.
@@ -244,14 +250,15 @@ fn middle_of_joint(bucket: u64) -> Span {
 /// The flows with the highest recent rates, highest first, then silent ones by their bytes; and of how many
 /// something is known.
 fn flows(map: &MapHandle, now: Time, most: usize) -> Result<(Vec<FlowReport>, u64), KernelError> {
-    let read = |key: Vec<u8>| {
-        // One that is gone by now has made room.
-        let value = map.lookup(&key, MapFlags::ANY).map_err(KernelError::bpf("read the flows"))?;
-        Ok(value.map(|value| (key, numbers(&value))))
-    };
-    // Where a key is removed while they are read, the kernel begins anew with the first one.
-    let found = map.keys().take(MAX_READ).map(read).filter_map(Result::transpose);
-    let mut flows = each_once(found.collect::<Result<_, KernelError>>()?);
+    let rows = map
+        .lookup_batch(READ_AT_ONCE, MapFlags::ANY, MapFlags::ANY)
+        .map_err(KernelError::bpf("read the flows"))?;
+    let found = rows.filter_map(|(_, value)| {
+        let (flow, rest) = value.split_at_checked(FLOW)?;
+        Some((flow.to_owned(), numbers(rest))).filter(|(_, rest)| rest.get(NUMBER) != Some(&0))
+    });
+    // One that lost its row while they are read, and came again, may have been read there.
+    let mut flows = each_once(found.collect());
     let kept = flows.len() as u64;
     flows.sort_by_cached_key(|(_, numbers)| {
         let rate = rate_of_flow(numbers, RecentRate::RANK_TIME, now);
@@ -266,19 +273,21 @@ fn each_once(flows: Vec<(Vec<u8>, Vec<u64>)>) -> Vec<(Vec<u8>, Vec<u64>)> {
     BTreeMap::from_iter(flows).into_iter().collect()
 }
 
-/// The recent rate of a flow in bit/s, over at least `min`, from its `struct flow_account`.
+/// The recent rate of a flow in bit/s, over at least `min`.
 fn rate_of_flow(numbers: &[u64], min: Span, now: Time) -> Option<u64> {
     let [first_ns, counts @ ..] = *numbers.get(FIRST_NS..)?.first_chunk::<4>()?;
     Some(recent(counts).rate_bps(min, Time::from_nanos(first_ns), now))
 }
 
-/// A `struct flow` and its `struct flow_account`.
+/// A `struct flow`, and the numbers behind it in its `struct flow_account`.
 fn flow(key: &[u8], numbers: &[u64], now: Time) -> Option<FlowReport> {
     let (source, rest) = key.split_first_chunk::<16>()?;
     let (destination, rest) = rest.split_first_chunk::<16>()?;
     let [a, b, c, d, protocol, ..] = *rest else { return None };
     let (totals, sojourns) = numbers.split_first_chunk::<SOJOURNS_OF_FLOW>()?;
     let [
+        _number,
+        _last_ns,
         class,
         _stream,
         packets_in,
@@ -342,7 +351,7 @@ mod tests {
         // 500 bytes in the half second since its first packet.
         let (first, now) = (10_000_000_000, Time::from_nanos(10_500_000_000));
         let recent = [first, first, 500, 0];
-        let totals = [&[0, 0, 7, 700, 5, 500, 2, 0, 0], &recent[..]].concat();
+        let totals = [&[1, first, 0, 0, 7, 700, 5, 500, 2, 0, 0], &recent[..]].concat();
         numbers[..SOJOURNS_OF_FLOW].copy_from_slice(&totals);
         // From 16.4 us to 20.5 us.
         numbers[SOJOURNS_OF_FLOW + 1] = 5;

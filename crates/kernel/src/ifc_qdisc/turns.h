@@ -6,35 +6,43 @@
  *     by flow:         each flow has a host of its own
  *     a full queue:    a host with most flows loses its first one to a host with at least two fewer
  *
- * Flows and hosts are rows of arrays, linked by their numbers. Unused rows are linked, too, and rows never
- * used follow them. Each call follows a fixed number of links. The packets are elsewhere, by their flows.
+ * Flows and hosts are rows of arrays, linked by their numbers, and found by their keys (chains.h). Unused
+ * rows are linked, too, and rows never used follow them. Each call follows a bounded number of links. The
+ * packets are elsewhere, by the rows of their flows.
  *
- * The file that includes this defines the arrays: turn_flow, turn_host and hosts_with give a pointer, or NULL where
- * there is no such row; host_row, set_host_row and forget_host_row are a table of hosts by their
- * addresses, which may forget, and may keep what it was to forget. */
+ * The file that includes this defines the arrays: turn_flow, turn_host and hosts_with give a pointer, or NULL
+ * where there is no such row; flow_chain and host_chain the first link of the chain of a hash. */
 #ifndef FRESHLINE_IFC_TURNS_H
 #define FRESHLINE_IFC_TURNS_H
 
-#include "packet.h"
-
-/* The end of a list of rows. */
-#define NONE (~0ULL)
+#include "chains.h"
 
 /* The address that identifies a host, as on the wire: of IPv4 (mapped) all of it, of IPv6 the first half. */
 struct host_address {
 	__u64 halves[2];
 };
 
+/* A host as it is looked for. */
+struct host_key {
+	struct host_address address;
+	__u64 hash;
+};
+
 struct turn_flow {
+	/* In its chain; first, as the verifier knows no pointer to a member that may be NULL. */
+	__u64 link;
+	__u64 hash;
 	struct flow flow;
 	/* The flow of the same host that joined next; of an unused row, the next unused one. */
 	__u64 behind;
 };
 
 struct turn_host {
-	struct host_address address;
-	/* Whether it is in the table by address; not where each flow has a host of its own. */
-	__u64 is_in_table;
+	/* In its chain; first, too. */
+	__u64 link;
+	struct host_key key;
+	/* Whether it is in a chain; not where each flow has a host of its own. */
+	__u64 is_chained;
 	__u64 flows;
 	__u64 first;
 	__u64 last;
@@ -64,31 +72,70 @@ static inline struct turn_flow *turn_flow(__u64 row);
 static inline struct turn_host *turn_host(__u64 row);
 /* The first host with so many flows, from 1 to their limit: its row plus 1, 0 for none. */
 static inline __u64 *hosts_with(__u64 flows);
-/* The row of a host, perhaps that of an earlier time; NONE for none. */
-static inline __u64 host_row(const struct host_address *address);
-static inline void set_host_row(const struct host_address *address, __u64 row);
-static inline void forget_host_row(const struct host_address *address);
+static inline __u64 *flow_chain(__u64 hash);
+static inline __u64 *host_chain(__u64 hash);
 
-static inline struct host_address host_of(const struct flow *flow)
+static inline __u64 *flow_link(__u64 row)
 {
-	struct host_address host;
+	struct turn_flow *flow = turn_flow(row);
 
-	__builtin_memcpy(host.halves, flow->source, sizeof(host.halves));
-	if (host.halves[0] || number32(flow->source + 8) != 0xffff)
-		host.halves[1] = 0;
+	return flow ? &flow->link : NULL;
+}
+
+static inline __u64 *host_link(__u64 row)
+{
+	struct turn_host *host = turn_host(row);
+
+	return host ? &host->link : NULL;
+}
+
+static inline struct host_key host_of(const __u64 *secrets, const struct flow *flow)
+{
+	struct host_key host;
+
+	__builtin_memcpy(host.address.halves, flow->source, sizeof(flow->source));
+	if (host.address.halves[0] || number32(flow->source + 8) != 0xffff)
+		host.address.halves[1] = 0;
+	host.hash = spread(secrets[0] + hashed(secrets, 0, host.address.halves[0]) +
+			   hashed(secrets, 1, host.address.halves[1]));
 	return host;
 }
 
-/* The row of a host that has flows, NONE for none. */
-static inline __u64 turns_host(const struct host_address *address)
+/* The row of a flow that waits; NONE, or NO_ROOM for another one in its chain. */
+static inline __u64 turns_flow(const struct flow *flow, __u64 hash)
 {
-	__u64 row = host_row(address);
-	const struct turn_host *host = turn_host(row);
+	const __u64 *first = flow_chain(hash);
+	__u64 link = first ? *first : 0;
 
-	if (!host || !host->flows || host->address.halves[0] != address->halves[0] ||
-	    host->address.halves[1] != address->halves[1])
-		return NONE;
-	return row;
+	for (int step = 0; step < MAX_CHAIN; step++) {
+		const struct turn_flow *at = link ? turn_flow(link - 1) : NULL;
+
+		if (!at)
+			return NONE;
+		if (at->hash == hash && is_same_flow(&at->flow, flow))
+			return link - 1;
+		link = at->link;
+	}
+	return NO_ROOM;
+}
+
+/* The row of a host that has flows; NONE, or NO_ROOM for another one in its chain. */
+static inline __u64 turns_host(const struct host_key *key)
+{
+	const __u64 *first = host_chain(key->hash);
+	__u64 link = first ? *first : 0;
+
+	for (int step = 0; step < MAX_CHAIN; step++) {
+		const struct turn_host *at = link ? turn_host(link - 1) : NULL;
+
+		if (!at)
+			return NONE;
+		if (at->key.address.halves[0] == key->address.halves[0] &&
+		    at->key.address.halves[1] == key->address.halves[1])
+			return link - 1;
+		link = at->link;
+	}
+	return NO_ROOM;
 }
 
 /* The host that loses its first flow where a flow of the host in row `known` finds no room; NONE for none. */
@@ -147,39 +194,55 @@ static inline void turns_append(struct turns *turns, __u64 row, struct turn_host
 	turns->last = row;
 }
 
-/* Puts a flow behind the others of its host, which is in row `known`, or where that is NONE has no flow
- * yet: then `address` is the host's, NULL for one of this flow alone. Whether there was a row. */
-static inline int turns_join(struct turns *turns, const struct flow *flow, __u64 known,
-			     const struct host_address *address)
+/* Gives a host without flows a row at the end of the turns: which one, or NONE. Without a key it is one of a
+ * single flow, which nobody looks for. */
+static inline __u64 turns_welcome(struct turns *turns, const struct host_key *key)
 {
-	__u64 at = turns->free_flow != NONE ? turns->free_flow : turns->used_flows, row = known;
+	__u64 row = turns->free_host != NONE ? turns->free_host : turns->used_hosts, *first;
+	struct turn_host *host = turn_host(row);
+
+	if (!host)
+		return NONE;
+	if (turns->free_host == row)
+		turns->free_host = host->next;
+	else
+		turns->used_hosts++;
+	host->flows = 0;
+	host->is_chained = key != NULL;
+	if (key) {
+		host->key = *key;
+		first = host_chain(key->hash);
+		if (first)
+			chain(first, row, &host->link);
+	}
+	turns_append(turns, row, host);
+	return row;
+}
+
+/* Puts a flow, which has none, behind the others of its host, which is in row `known`, or where that is NONE
+ * has no flow yet: then `key` is the host's, NULL for one of this flow alone. The flow's row, or NONE. */
+static inline __u64 turns_join(struct turns *turns, const struct flow *flow, __u64 hash, __u64 known,
+			       const struct host_key *key)
+{
+	__u64 at = turns->free_flow != NONE ? turns->free_flow : turns->used_flows, row, *first;
 	struct turn_flow *place = turn_flow(at), *last;
 	struct turn_host *host;
 
-	if (row == NONE)
-		row = turns->free_host != NONE ? turns->free_host : turns->used_hosts;
+	if (!place)
+		return NONE;
+	row = known != NONE ? known : turns_welcome(turns, key);
 	host = turn_host(row);
-	if (!place || !host)
-		return 0;
+	first = flow_chain(hash);
+	if (!host || !first)
+		return NONE;
 	if (turns->free_flow == at)
 		turns->free_flow = place->behind;
 	else
 		turns->used_flows++;
 	place->flow = *flow;
+	place->hash = hash;
 	place->behind = NONE;
-	if (known == NONE) {
-		if (turns->free_host == row)
-			turns->free_host = host->next;
-		else
-			turns->used_hosts++;
-		host->flows = 0;
-		host->is_in_table = address != NULL;
-		if (address) {
-			host->address = *address;
-			set_host_row(address, row);
-		}
-		turns_append(turns, row, host);
-	}
+	chain(first, at, &place->link);
 	last = host->flows ? turn_flow(host->last) : NULL;
 	if (last)
 		last->behind = at;
@@ -187,47 +250,48 @@ static inline int turns_join(struct turns *turns, const struct flow *flow, __u64
 		host->first = at;
 	host->last = at;
 	turns_count(turns, row, host, host->flows + 1);
-	return 1;
+	return at;
 }
 
-/* Takes the first flow of a host that has one. Whether there was one. */
-static inline int turns_take(struct turns *turns, __u64 row, struct flow *flow)
+/* Takes the first flow of a host that has one: its row, which is unused then, or NONE. */
+static inline __u64 turns_take(struct turns *turns, __u64 row)
 {
 	struct turn_host *host = turn_host(row);
 	struct turn_flow *place = host ? turn_flow(host->first) : NULL;
 	__u64 at;
 
 	if (!place || !host->flows)
-		return 0;
+		return NONE;
 	at = host->first;
-	*flow = place->flow;
+	unchain(flow_chain(place->hash), at, flow_link);
 	host->first = place->behind;
 	place->behind = turns->free_flow;
 	turns->free_flow = at;
 	turns_count(turns, row, host, host->flows - 1);
-	return 1;
+	return at;
 }
 
-/* Takes the flow whose turn it is. Whether there was one. */
-static inline int turns_serve(struct turns *turns, struct flow *flow)
+/* Takes the flow whose turn it is: its row, which is unused then, or NONE. */
+static inline __u64 turns_serve(struct turns *turns)
 {
-	__u64 row = turns->first;
+	__u64 row = turns->first, at;
 	struct turn_host *host = turn_host(row);
 
 	if (!host)
-		return 0;
+		return NONE;
 	turns->first = host->next;
-	if (!turns_take(turns, row, flow))
-		return 0;
+	at = turns_take(turns, row);
+	if (at == NONE)
+		return NONE;
 	if (host->flows) {
 		turns_append(turns, row, host);
-		return 1;
+		return at;
 	}
-	if (host->is_in_table)
-		forget_host_row(&host->address);
+	if (host->is_chained)
+		unchain(host_chain(host->key.hash), row, host_link);
 	host->next = turns->free_host;
 	turns->free_host = row;
-	return 1;
+	return at;
 }
 
 #endif

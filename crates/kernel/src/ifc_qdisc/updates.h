@@ -4,11 +4,18 @@
 
 #include "lanes.h"
 
-static __always_inline struct turn_flow *turn_flow(__u64 row)
+static __always_inline struct update *update(__u64 row)
 {
 	__u32 key = smaller(row, ~0U);
 
-	return bpf_map_lookup_elem(&turn_flows, &key);
+	return bpf_map_lookup_elem(&updates, &key);
+}
+
+static __always_inline struct turn_flow *turn_flow(__u64 row)
+{
+	struct update *at = update(row);
+
+	return at ? &at->turn : NULL;
 }
 
 static __always_inline struct turn_host *turn_host(__u64 row)
@@ -25,36 +32,32 @@ static __always_inline __u64 *hosts_with(__u64 flows)
 	return bpf_map_lookup_elem(&hosts_by_flows, &key);
 }
 
-static __always_inline __u64 host_row(const struct host_address *address)
+static __always_inline __u64 *flow_chain(__u64 hash)
 {
-	const __u64 *row = bpf_map_lookup_elem(&host_rows, address);
+	__u32 key = hash & chains_mask;
 
-	return row ? *row : NONE;
+	return bpf_map_lookup_elem(&flow_chains, &key);
 }
 
-static __always_inline void set_host_row(const struct host_address *address, __u64 row)
+static __always_inline __u64 *host_chain(__u64 hash)
 {
-	bpf_map_update_elem(&host_rows, address, &row, BPF_ANY);
+	__u32 key = hash & chains_mask;
+
+	return bpf_map_lookup_elem(&host_chains, &key);
 }
 
-static __always_inline void forget_host_row(const struct host_address *address)
+/* Takes the packet of a row that has left the turns. */
+static __always_inline struct sk_buff *take_update(__u64 row, struct place *to)
 {
-	bpf_map_delete_elem(&host_rows, address);
-}
-
-/* Takes the packet of `to->flow`, which has left the turns. */
-static __always_inline struct sk_buff *take_update(struct place *to)
-{
-	struct place *place = bpf_map_lookup_elem(&newest, &to->flow);
+	struct update *from = update(row);
 	struct account *account = account_of(AOI);
 	struct sk_buff *skb;
 
 	first[AOI]++;
 	to->queue = AOI;
-	if (!place || !account)
+	if (!from)
 		return NULL;
-	skb = take(place, to);
-	bpf_map_delete_elem(&newest, &to->flow);
+	skb = take(&from->place, to);
 	account->waiting_packets -= to->segments;
 	account->waiting_bytes -= to->bytes;
 	return skb;
@@ -63,8 +66,10 @@ static __always_inline struct sk_buff *take_update(struct place *to)
 /* Takes the update whose turn it is. */
 static __always_inline struct sk_buff *take_newest(struct place *to)
 {
-	if (turns_serve(&turns, &to->flow))
-		return take_update(to);
+	__u64 row = turns_serve(&turns);
+
+	if (row != NONE)
+		return take_update(row, to);
 	/* Never: updates are counted as they join. */
 	first[AOI] = next[AOI];
 	return NULL;
@@ -73,13 +78,14 @@ static __always_inline struct sk_buff *take_newest(struct place *to)
 /* Drops the first update of a host. */
 static __always_inline void evict(__u64 host)
 {
+	__u64 row = turns_take(&turns, host);
 	__u32 over = OVER;
 	struct place *to = bpf_map_lookup_elem(&link, &over);
 	struct sk_buff *skb;
 
-	if (!to || !turns_take(&turns, host, &to->flow))
+	if (!to || row == NONE)
 		return;
-	skb = take_update(to);
+	skb = take_update(row, to);
 	if (skb)
 		lose(skb, to, LOST_TO_OVERFLOW);
 }

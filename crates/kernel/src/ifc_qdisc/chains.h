@@ -1,0 +1,83 @@
+/* Rows of an array that are found by their keys: in chains by a hash of the key, for BPF and for the host.
+ *
+ *     chains[hash % chains] ─► row ─► row ─► 0        links are numbers of rows plus 1
+ *
+ * The hash is made once for each packet, with secrets that nobody can see from outside:
+ *
+ *     h = (s[0] + sum of s[i] w[i] mod 2^64) / 2^32    over the words w[i] of 32 bits
+ *
+ * Whoever does not know s has two keys meet with a probability of 2^-32 (Lemire, Kaser: "Strongly universal
+ * string hashing is fast", The Computer Journal, 2014). Keys at equal distances, as ports that follow each
+ * other, have hashes at equal distances; `spread` puts these anywhere, each in one place. No chain is longer than MAX_CHAIN all the same: what
+ * would make it so finds no room. */
+#ifndef FRESHLINE_IFC_CHAINS_H
+#define FRESHLINE_IFC_CHAINS_H
+
+#include "packet.h"
+
+/* No row: the end of a list, or a key that has none. */
+#define NONE (~0ULL)
+/* A key without a row, whose chain is as long as it may be. */
+#define NO_ROOM (NONE - 1)
+/* With as many chains as rows, one in 10^35 is that long. */
+#define MAX_CHAIN 32
+
+/* Of a flow, the longest key: one for each word, and the first. */
+#define SECRETS (sizeof(struct flow) / 4 + 1)
+
+/* What the two words of a key's number `at` add to the sum. */
+static inline __u64 hashed(const __u64 *secrets, int at, __u64 number)
+{
+	return secrets[2 * at + 1] * (__u32)number + secrets[2 * at + 2] * (number >> 32);
+}
+
+/* No two numbers of 32 bits give the same. */
+static inline __u64 spread(__u64 sum)
+{
+	__u64 product = (sum >> 32) * 0x9e3779b97f4a7c15ULL;
+
+	return product ^ product >> 32;
+}
+
+static inline __u64 hash_of_flow(const __u64 *secrets, const struct flow *flow)
+{
+	__u64 key[sizeof(*flow) / 8];
+
+	_Static_assert(sizeof(*flow) / 8 == 5, "all of the key");
+	__builtin_memcpy(key, flow, sizeof(key));
+	return spread(secrets[0] + hashed(secrets, 0, key[0]) + hashed(secrets, 1, key[1]) +
+		      hashed(secrets, 2, key[2]) + hashed(secrets, 3, key[3]) + hashed(secrets, 4, key[4]));
+}
+
+static inline int is_same_flow(const struct flow *a, const struct flow *b)
+{
+	__u64 one[sizeof(*a) / 8], other[sizeof(*a) / 8];
+
+	__builtin_memcpy(one, a, sizeof(one));
+	__builtin_memcpy(other, b, sizeof(other));
+	return one[4] == other[4] && one[3] == other[3] && one[1] == other[1] && one[2] == other[2] &&
+	       one[0] == other[0];
+}
+
+/* Puts a row, which has a link of its own, at the front of a chain. */
+static inline void chain(__u64 *first, __u64 row, __u64 *link)
+{
+	*link = *first;
+	*first = row + 1;
+}
+
+/* Takes a row out of the chain that it is in. `link_of` gives a row's link, or NULL. */
+static __always_inline void unchain(__u64 *first, __u64 row, __u64 *(*link_of)(__u64 row))
+{
+	__u64 *at = first, *link = link_of(row);
+
+	for (int step = 0; at && *at && link && step < MAX_CHAIN; step++) {
+		if (*at == row + 1) {
+			*at = *link;
+			return;
+		}
+		at = link_of(*at - 1);
+	}
+}
+
+#endif
