@@ -17,8 +17,9 @@ use super::socket::{Outlet, Parcel};
 use crate::batch::Address;
 use crate::quic::LostReason;
 
-/// The most datagrams that leave before others are looked after.
+/// The most datagrams, and bytes, that leave before others are looked after.
 const DATAGRAMS_A_TURN: usize = 256;
+const BYTES_A_TURN: usize = 512 * 1024;
 
 /// What happens to a link.
 #[derive(Debug)]
@@ -210,12 +211,17 @@ impl Link {
         self.begin(queues, now);
         self.paths.hold(is_full);
         self.has_more = false;
+        let mut sent = 0;
         for _ in 0..DATAGRAMS_A_TURN {
+            if sent >= BYTES_A_TURN {
+                break;
+            }
             buf.clear();
             let Some(mut leaving) = self.paths.poll_transmit(&mut self.connection, now, buf) else {
                 return;
             };
             let transmit = leaving.transmit;
+            sent += transmit.size;
             let to = Address { remote: transmit.destination, local: transmit.src_ip };
             let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
             for contents in buf[..transmit.size].chunks(segment) {
