@@ -23,6 +23,9 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 const MAX_SEGMENTS: usize = 32;
 const MAX_BYTES: usize = 65_507;
 
+/// The most buffers that are kept: while the socket takes all, one train fills and one leaves.
+const SPARE: usize = 2;
+
 /// The most that wait while a socket is full: acks and probes, which no gate holds back.
 const MAX_WAITING: usize = 256;
 
@@ -60,6 +63,8 @@ struct Train {
 pub(super) struct Outlet {
     pub(super) socket: Socket,
     waiting: VecDeque<Train>,
+    /// Empty buffers of trains that have left, at most [`SPARE`].
+    spare: Vec<Vec<u8>>,
     /// It is full; until the poll says that it is not.
     pub(super) is_full: bool,
     /// When packets left their device, where that is asked for.
@@ -85,7 +90,8 @@ impl Outlet {
         let socket = Socket::from_std(socket)?;
         let _ = setsockopt(&socket.udp, sockopt::SndBufForce, &SEND_BUFFER);
         let _ = setsockopt(&socket.udp, sockopt::RcvBufForce, &RECEIVE_BUFFER);
-        Ok(Self { socket, waiting: VecDeque::new(), is_full: false, departures: None })
+        let (waiting, spare) = (VecDeque::new(), Vec::new());
+        Ok(Self { socket, waiting, spare, is_full: false, departures: None })
     }
 
     /// From now on packets are told when they left their device, where the kernel says.
@@ -126,13 +132,17 @@ impl Outlet {
                 train.packets.push(packet);
                 train.is_over = datagram.len() < train.segment;
             }
-            None => self.waiting.push_back(Train {
-                to,
-                segment: datagram.len(),
-                contents: datagram.to_vec(),
-                packets: vec![packet],
-                is_over: false,
-            }),
+            None => {
+                let mut contents = self.spare.pop().unwrap_or_default();
+                contents.extend_from_slice(datagram);
+                self.waiting.push_back(Train {
+                    to,
+                    segment: datagram.len(),
+                    contents,
+                    packets: vec![packet],
+                    is_over: false,
+                });
+            }
         }
     }
 
@@ -164,7 +174,12 @@ impl Outlet {
                 Err(error) => tracing::trace!("a datagram did not leave: {error}"),
                 Ok(_) => {}
             }
-            self.waiting.pop_front();
+            if let Some(Train { mut contents, .. }) = self.waiting.pop_front()
+                && self.spare.len() < SPARE
+            {
+                contents.clear();
+                self.spare.push(contents);
+            }
         }
         self.is_full = false;
     }
