@@ -27,6 +27,9 @@ const GOAL_GBPS: f64 = 2.5;
 /// packet or a buffer, so that a lost, repeated or moved piece does not look right.
 const PERIOD: usize = 1_000_003;
 
+/// A name, and what starts the processes that carry to an address; `None`: not installed.
+type Row = (&'static str, fn(SocketAddr) -> Option<Chain>);
+
 fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
@@ -35,7 +38,7 @@ fn main() {
         ["relay", to] => return relay(to),
         _ => {}
     }
-    let rows: [(&str, fn(SocketAddr) -> Option<Chain>); 4] = [
+    let rows: [Row; 4] = [
         ("two relays of TCP", Chain::relays),
         ("two socat", Chain::socats),
         ("bond, one path", |to| Some(Chain::bond(to, "127.0.0.1"))),
