@@ -14,7 +14,7 @@ use std::sync::Arc;
 use client_paths::ClientPath;
 use freshline_core::unit::{Span, Time};
 use mio::net::TcpListener;
-use noq_proto::{DatagramEvent, Endpoint, EndpointConfig, FourTuple, PathId, PathStatus, StreamId};
+use noq_proto::{DatagramEvent, Endpoint, FourTuple, PathId, PathStatus, StreamId};
 use program::{ProgramConnection, Step, advance};
 use slab::Slab;
 use udp::Associations;
@@ -28,7 +28,7 @@ use super::{BondError, Sending, Target, config, system};
 use crate::dial::{Lookup, Remote};
 use crate::quic::{Identity, Trust};
 use crate::stop::Stop;
-use crate::via::{Interfaces, Via, ViaPath};
+use crate::via::{self, Interfaces, Via, ViaPath};
 
 /// How often interfaces are looked at, paths that are missing are opened, and flows that take too
 /// long are ended.
@@ -145,9 +145,7 @@ impl Client {
             return Err(BondError::TooManyVias { given: config.vias.len(), max: config::PATHS });
         }
         let quic = config::client(&config.trust, &config.identity)?;
-        let mut endpoint = EndpointConfig::default();
-        endpoint.supported_versions(vec![1]);
-        let endpoint = Endpoint::new(Arc::new(endpoint), None, true);
+        let endpoint = Endpoint::new(Arc::new(config::client_endpoint()), None, true);
         let driver = Driver::new(endpoint, config.sending)?;
         let mut listeners = Vec::new();
         for ListenConfig { address, target } in config.listen {
@@ -279,7 +277,10 @@ impl Client {
         };
         let instant = self.driver.clock.instant_of(now);
         let server = self.client_paths[index].peer;
-        let quic = config::next_client(&self.quic, &self.driver.sending);
+        let paths = self.client_paths.iter();
+        let payloads = paths.filter_map(|path| via::max_payload(&path.via, path.peer));
+        let max_payload = payloads.max().unwrap_or(config::USUAL_PAYLOAD);
+        let quic = config::next_client(&self.quic, &self.driver.sending, max_payload);
         let (handle, connection) = self
             .driver
             .endpoint

@@ -6,7 +6,9 @@ use std::time::Duration;
 use freshline_core::path::{CoupledLaw, SchedulerConfig};
 use freshline_core::unit::Span;
 use noq_proto::congestion::{Bbr3Config, ControllerFactory, CubicConfig};
-use noq_proto::{EndpointConfig, HashedConnectionIdGenerator, TransportConfig, VarInt};
+use noq_proto::{
+    EndpointConfig, HashedConnectionIdGenerator, MtuDiscoveryConfig, TransportConfig, VarInt,
+};
 
 use super::coupled::Coupling;
 use super::gate::Gates;
@@ -23,6 +25,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Assumed round trip until one is measured.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
+
+/// The largest UDP payload that an end accepts and sends, in bytes. Larger packets save little CPU time,
+/// and a congestion window of few packets and a small receive buffer hold more of these.
+const MAX_PAYLOAD: u16 = 16 * 1024;
+
+/// The largest UDP payload over Ethernet, by IPv4 and IPv6.
+pub(super) const USUAL_PAYLOAD: u16 = 1452;
 
 /// Paths of one connection at a time.
 pub(super) const PATHS: u32 = 8;
@@ -124,13 +133,15 @@ pub(super) fn client(
     Ok(noq_proto::ClientConfig::new(Arc::new(tls)))
 }
 
-/// The settings of a client's next connection: those of its congestion control are its own.
+/// The settings of a client's next connection: those of its congestion control are its own. Path MTU
+/// discovery tries up to `max_payload` bytes of UDP payload, or [`MAX_PAYLOAD`] if that is less.
 pub(super) fn next_client(
     config: &noq_proto::ClientConfig,
     sending: &Sending,
+    max_payload: u16,
 ) -> noq_proto::ClientConfig {
     let mut config = config.clone();
-    config.transport_config(transport(sending, 0));
+    config.transport_config(transport(sending, 0, max_payload));
     config
 }
 
@@ -138,10 +149,24 @@ pub(super) fn next_client(
 pub(super) fn next_server(
     config: &noq_proto::ServerConfig,
     sending: &Sending,
+    max_payload: u16,
 ) -> Arc<noq_proto::ServerConfig> {
     let mut config = config.clone();
-    config.transport_config(transport(sending, sending.streams));
+    config.transport_config(transport(sending, sending.streams, max_payload));
     Arc::new(config)
+}
+
+/// The settings of a client's endpoint.
+pub(super) fn client_endpoint() -> EndpointConfig {
+    let mut endpoint = EndpointConfig::default();
+    set_endpoint(&mut endpoint);
+    endpoint
+}
+
+fn set_endpoint(endpoint: &mut EndpointConfig) {
+    endpoint.supported_versions(vec![1]);
+    // It fails only below 1200 bytes.
+    let _ = endpoint.max_udp_payload_size(MAX_PAYLOAD);
 }
 
 /// The server's TLS: who it is, and whom it takes.
@@ -152,22 +177,26 @@ pub(super) fn server(
 ) -> Result<(EndpointConfig, noq_proto::ServerConfig), TrustError> {
     let connection_id_key = identity.connection_id_key();
     let mut endpoint = EndpointConfig::new(Arc::new(identity.reset_key()));
-    endpoint.supported_versions(vec![1]).cid_generator(Arc::new(move || {
+    set_endpoint(&mut endpoint);
+    endpoint.cid_generator(Arc::new(move || {
         Box::new(HashedConnectionIdGenerator::from_key(connection_id_key))
     }));
     let tls = Arc::new(monitor_tls(identity, client_verifier(Some(clients))?, ALPN)?);
     let mut config = noq_proto::ServerConfig::with_crypto(tls);
     config
-        .transport_config(transport(sending, sending.streams))
+        .transport_config(transport(sending, sending.streams, USUAL_PAYLOAD))
         .validation_token_config(no_tokens())
         .migration(true);
     Ok((endpoint, config))
 }
 
-fn transport(sending: &Sending, streams: u32) -> Arc<TransportConfig> {
+fn transport(sending: &Sending, streams: u32, max_payload: u16) -> Arc<TransportConfig> {
     let idle = u32::try_from(IDLE_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
+    let mut discovery = MtuDiscoveryConfig::default();
+    discovery.upper_bound(max_payload.min(MAX_PAYLOAD));
     let mut config = TransportConfig::default();
     config
+        .mtu_discovery_config(Some(discovery))
         .max_concurrent_bidi_streams(VarInt::from_u32(streams))
         // For the limits of streams.
         .max_concurrent_uni_streams(VarInt::from_u32(1))

@@ -10,7 +10,7 @@
 //! not read at all, the ones stuck for the longest time are reset.
 
 use std::cmp::Reverse;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::Shutdown;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use noq_proto::{Connection, StreamId, VarInt, WriteError};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::credit::Window;
-use super::incoming::{Incoming, read};
+use super::incoming::{Incoming, Pieces};
 use super::link::Link;
 
 /// Maximum bytes per read, in either direction; also the maximum of TCP's bytes queued for a
@@ -83,7 +83,7 @@ pub(super) struct Pipe {
     up_left: Option<u64>,
     is_tcp_over: bool,
     is_finished: bool,
-    down: Bytes,
+    down: Pieces,
     is_stream_over: bool,
     is_shut: bool,
     moved_at: Time,
@@ -111,7 +111,7 @@ impl Pipe {
             up_left: None,
             is_tcp_over: false,
             is_finished: false,
-            down,
+            down: down.into(),
             is_stream_over: false,
             is_shut: false,
             moved_at: now,
@@ -311,11 +311,8 @@ impl Pipe {
                         _ => Ok(false),
                     };
                 }
-                match self.tcp.write(&self.down) {
-                    Ok(taken) => {
-                        moved.down += taken as u64;
-                        drop(self.down.split_to(taken));
-                    }
+                match self.down.write_to(&mut self.tcp) {
+                    Ok(taken) => moved.down += taken as u64,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.is_writable = false;
                     }
@@ -327,11 +324,11 @@ impl Pipe {
                 let _ = self.tcp.shutdown(Shutdown::Write);
                 self.is_shut = true;
             } else {
-                match read(connection, self.stream, PIECE) {
-                    Incoming::Bytes(bytes) => self.down = bytes,
-                    Incoming::Nothing => return Ok(false),
-                    Incoming::End => self.is_stream_over = true,
-                    Incoming::Reset => return Err(io::ErrorKind::ConnectionReset.into()),
+                match self.down.read(connection, self.stream, PIECE) {
+                    None | Some(Incoming::Bytes(_)) => {}
+                    Some(Incoming::Nothing) => return Ok(false),
+                    Some(Incoming::End) => self.is_stream_over = true,
+                    Some(Incoming::Reset) => return Err(io::ErrorKind::ConnectionReset.into()),
                 }
             }
         }
@@ -461,7 +458,7 @@ mod tests {
             pipe.is_writable = false;
         }
         // The others are blocked by their streams.
-        pipes[1].down = Bytes::from_static(b"x");
+        pipes[1].down = Bytes::from_static(b"x").into();
         let flows = pipes.iter_mut().enumerate().map(|(key, pipe)| (0, key, pipe));
         assert_eq!(sweep(flows, 9, at(1)), Swept { over: Vec::new(), again: vec![1] });
         assert!(pipes[1].is_writable);

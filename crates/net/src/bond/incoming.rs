@@ -1,7 +1,13 @@
 //! Reads streams of a connection.
 
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Write};
+
 use bytes::Bytes;
 use noq_proto::{Connection, ReadError, ReadableError, StreamId};
+
+/// The maximum number of pieces that are read, and written, at once. A piece is the content of one packet.
+const MAX_PIECES: usize = 32;
 
 /// The result of reading a stream.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,21 +18,136 @@ pub(super) enum Incoming {
     Reset,
 }
 
-/// Reads at most `most` bytes of a stream.
+/// Reads at most `most` bytes of a stream, as they came in one packet.
 pub(super) fn read(connection: &mut Connection, stream: StreamId, most: usize) -> Incoming {
+    let mut piece = Bytes::new();
+    match read_pieces(connection, stream, most, 1, |bytes| piece = bytes) {
+        None => Incoming::Bytes(piece),
+        Some(without) => without,
+    }
+}
+
+/// Hands at most `most` bytes of a stream, in at most `pieces` pieces, to `take`; if there are none,
+/// why.
+fn read_pieces(
+    connection: &mut Connection,
+    stream: StreamId,
+    most: usize,
+    pieces: usize,
+    mut take: impl FnMut(Bytes),
+) -> Option<Incoming> {
     let mut receiver = connection.recv_stream(stream);
     let mut chunks = match receiver.read(true) {
         Ok(chunks) => chunks,
-        Err(ReadableError::ClosedStream) => return Incoming::End,
-        Err(ReadableError::IllegalOrderedRead) => return Incoming::Reset,
+        Err(ReadableError::ClosedStream) => return Some(Incoming::End),
+        Err(ReadableError::IllegalOrderedRead) => return Some(Incoming::Reset),
     };
-    let incoming = match chunks.next(most) {
-        Ok(Some(chunk)) => Incoming::Bytes(chunk.bytes),
-        Ok(None) => Incoming::End,
-        Err(ReadError::Blocked) => Incoming::Nothing,
-        Err(ReadError::Reset(_)) => Incoming::Reset,
-    };
+    let (mut left, mut without) = (most, None);
+    for _ in 0..pieces {
+        without = Some(match chunks.next(left) {
+            Ok(Some(chunk)) => {
+                left -= chunk.bytes.len();
+                take(chunk.bytes);
+                if left == 0 {
+                    break;
+                }
+                continue;
+            }
+            Ok(None) => Incoming::End,
+            Err(ReadError::Blocked) => Incoming::Nothing,
+            Err(ReadError::Reset(_)) => Incoming::Reset,
+        });
+        break;
+    }
     // Window updates leave with the next transmit anyway.
     let _ = chunks.finalize();
-    incoming
+    // A stream that has ended is closed, which the next read finds; one that was reset has no bytes.
+    without.filter(|_| left == most)
+}
+
+/// Bytes that were read from a stream, in order, and wait for a writer.
+#[derive(Debug, Default)]
+pub(super) struct Pieces(VecDeque<Bytes>);
+
+impl From<Bytes> for Pieces {
+    fn from(bytes: Bytes) -> Self {
+        Self(Some(bytes).filter(|bytes| !bytes.is_empty()).into_iter().collect())
+    }
+}
+
+impl Pieces {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Reads at most `most` bytes of a stream; if there are none, why.
+    pub(super) fn read(
+        &mut self,
+        connection: &mut Connection,
+        stream: StreamId,
+        most: usize,
+    ) -> Option<Incoming> {
+        read_pieces(connection, stream, most, MAX_PIECES, |bytes| self.0.push_back(bytes))
+    }
+
+    /// Writes them in one call, as far as `to` takes them: how many bytes.
+    pub(super) fn write_to(&mut self, to: &mut impl Write) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); MAX_PIECES];
+        let count = self.0.len().min(MAX_PIECES);
+        for (slice, piece) in slices.iter_mut().zip(&self.0) {
+            *slice = IoSlice::new(piece);
+        }
+        let taken = to.write_vectored(&slices[..count])?;
+        let mut left = taken;
+        while let Some(piece) = self.0.front_mut() {
+            if left < piece.len() {
+                drop(piece.split_to(left));
+                break;
+            }
+            left -= piece.len();
+            self.0.pop_front();
+        }
+        Ok(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes so many bytes of each call.
+    struct Slow(usize, Vec<u8>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.0);
+            self.1.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+            let bytes: Vec<_> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+            self.write(&bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn pieces_are_written_in_order_however_much_the_writer_takes() {
+        let whole: Vec<u8> = (0..200).collect();
+        for most in [1, 7, 10, 33, 1000] {
+            let mut pieces = Pieces(whole.chunks(10).map(Bytes::copy_from_slice).collect());
+            let mut slow = Slow(most, Vec::new());
+            let mut calls = 0;
+            while !pieces.is_empty() {
+                assert!(pieces.write_to(&mut slow).unwrap() > 0);
+                calls += 1;
+            }
+            assert_eq!((slow.1, calls), (whole.clone(), whole.len().div_ceil(most)), "{most}");
+        }
+        assert!(Pieces::from(Bytes::new()).is_empty());
+    }
 }

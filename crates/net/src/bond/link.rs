@@ -17,8 +17,9 @@ use super::socket::{Outlet, Parcel};
 use crate::batch::Address;
 use crate::quic::LostReason;
 
-/// Maximum datagrams per turn, before other connections are served.
+/// Maximum datagrams, and bytes, per turn, before other connections are served.
 const DATAGRAMS_A_TURN: usize = 256;
+const BYTES_A_TURN: usize = 512 * 1024;
 
 /// An event of a link.
 #[derive(Debug)]
@@ -211,12 +212,17 @@ impl Link {
         self.begin(queues, now);
         self.paths.hold(is_full);
         self.has_more = false;
+        let mut sent = 0;
         for _ in 0..DATAGRAMS_A_TURN {
+            if sent >= BYTES_A_TURN {
+                break;
+            }
             buf.clear();
             let Some(mut leaving) = self.paths.poll_transmit(&mut self.connection, now, buf) else {
                 return;
             };
             let transmit = leaving.transmit;
+            sent += transmit.size;
             let to = Address { remote: transmit.destination, local: transmit.src_ip };
             let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
             for contents in buf[..transmit.size].chunks(segment) {

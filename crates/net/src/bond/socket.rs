@@ -15,8 +15,16 @@ use crate::via::{Departures, Via, bind};
 /// Wanted size of the kernel's send buffer: the queues of slow devices are filled from it.
 const SEND_BUFFER: usize = 4 << 20;
 
-/// The most datagrams of equal length that go out in one call.
+/// Wanted size of the kernel's receive buffer: a window of large packets arrives at once.
+const RECEIVE_BUFFER: usize = 8 << 20;
+
+/// The most datagrams of equal length that go out in one call, and the most bytes: the payload of one
+/// datagram over IPv4.
 const MAX_SEGMENTS: usize = 32;
+const MAX_BYTES: usize = 65_507;
+
+/// The most buffers that are kept: while the socket takes all, one train fills and one leaves.
+const SPARE: usize = 2;
 
 /// The most that wait while a socket is full: acks and probes, which no gate holds back.
 const MAX_WAITING: usize = 256;
@@ -55,6 +63,8 @@ struct Train {
 pub(super) struct Outlet {
     pub(super) socket: Socket,
     waiting: VecDeque<Train>,
+    /// Empty buffers of trains that have left, at most [`SPARE`].
+    spare: Vec<Vec<u8>>,
     /// It is full; until the poll says that it is not.
     pub(super) is_full: bool,
     /// When packets left their device, where that is asked for.
@@ -79,7 +89,9 @@ impl Outlet {
         let _ = setsockopt(&socket, sockopt::SndBufForce, &SEND_BUFFER);
         let socket = Socket::from_std(socket)?;
         let _ = setsockopt(&socket.udp, sockopt::SndBufForce, &SEND_BUFFER);
-        Ok(Self { socket, waiting: VecDeque::new(), is_full: false, departures: None })
+        let _ = setsockopt(&socket.udp, sockopt::RcvBufForce, &RECEIVE_BUFFER);
+        let (waiting, spare) = (VecDeque::new(), Vec::new());
+        Ok(Self { socket, waiting, spare, is_full: false, departures: None })
     }
 
     /// From now on packets are told when they left their device, where the kernel says.
@@ -108,7 +120,7 @@ impl Outlet {
             return;
         }
         let last = self.waiting.back_mut().filter(|train| {
-            let room = most * train.segment;
+            let room = (most * train.segment).min(MAX_BYTES);
             train.to == to
                 && !train.is_over
                 && datagram.len() <= train.segment
@@ -120,13 +132,17 @@ impl Outlet {
                 train.packets.push(packet);
                 train.is_over = datagram.len() < train.segment;
             }
-            None => self.waiting.push_back(Train {
-                to,
-                segment: datagram.len(),
-                contents: datagram.to_vec(),
-                packets: vec![packet],
-                is_over: false,
-            }),
+            None => {
+                let mut contents = self.spare.pop().unwrap_or_default();
+                contents.extend_from_slice(datagram);
+                self.waiting.push_back(Train {
+                    to,
+                    segment: datagram.len(),
+                    contents,
+                    packets: vec![packet],
+                    is_over: false,
+                });
+            }
         }
     }
 
@@ -158,8 +174,42 @@ impl Outlet {
                 Err(error) => tracing::trace!("a datagram did not leave: {error}"),
                 Ok(_) => {}
             }
-            self.waiting.pop_front();
+            if let Some(Train { mut contents, .. }) = self.waiting.pop_front()
+                && self.spare.len() < SPARE
+            {
+                contents.clear();
+                self.spare.push(contents);
+            }
         }
         self.is_full = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn trains_of_large_datagrams_are_no_longer_than_the_kernel_takes() {
+        let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let to = Address { remote: far.local_addr().unwrap(), local: None };
+        let mut outlet = Outlet::open(&Via::Any, to.remote).unwrap();
+        let mut buffer = vec![0; 1 << 16];
+        for len in [1452, 8952, 16 * 1024, 40_000] {
+            for round in 0..4 {
+                for number in 0..4 {
+                    let contents = vec![round * 4 + number; len];
+                    outlet.push(to, Parcel { contents: &contents, train: 32, packet: None });
+                }
+                outlet.flush();
+                for number in 0..4 {
+                    assert_eq!(far.recv(&mut buffer).unwrap(), len);
+                    assert!(buffer[..len].iter().all(|byte| *byte == round * 4 + number));
+                }
+            }
+        }
     }
 }

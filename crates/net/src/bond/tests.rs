@@ -74,6 +74,8 @@ pub(super) struct World {
     pub(super) paused: Option<usize>,
     /// From one end to the other, by path.
     pub(super) delays: [Duration; 2],
+    /// The largest UDP payload that a path carries, by path.
+    payloads: [usize; 2],
     /// What the client sends passes this, by whichever path.
     pub(super) bottleneck: Option<Rc<RefCell<Bottleneck>>>,
     /// The client's devices; without them its packets leave at once, and no queue can be seen.
@@ -103,6 +105,17 @@ impl World {
         server: Box<dyn Scheduler>,
         sending: Sending,
     ) -> Self {
+        Self::carrying(config::USUAL_PAYLOAD, count, client, server, sending)
+    }
+
+    /// The same, and the client's devices take packets with this UDP payload.
+    fn carrying(
+        max_payload: u16,
+        count: usize,
+        client: Box<dyn Scheduler>,
+        server: Box<dyn Scheduler>,
+        sending: Sending,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let ours = Identity::from_state_dir(&dir.path().join("c")).unwrap();
         let theirs = Identity::from_state_dir(&dir.path().join("s")).unwrap();
@@ -112,7 +125,7 @@ impl World {
         let mut near = Endpoint::new(Arc::new(EndpointConfig::default()), None, true);
         let trust = Trust::Pinned(theirs.fingerprint());
         let quic = config::client(&trust, &ours).unwrap();
-        let quic = config::next_client(&quic, &sending);
+        let quic = config::next_client(&quic, &sending, max_payload);
         let clock = Clock::new();
         let now = clock.instant_of(clock.now());
         let (handle, connection) = near.connect(now, quic.clone(), SERVER, "far").unwrap();
@@ -127,6 +140,7 @@ impl World {
             cut: [false; 2],
             paused: None,
             delays: DELAYS,
+            payloads: [max_payload.into(), config::USUAL_PAYLOAD.into()],
             bottleneck: None,
             devices: None,
             sent: Vec::new(),
@@ -252,7 +266,8 @@ impl World {
                 (_, Some(bottleneck)) => bottleneck.borrow_mut().pass(now, transmit.size),
                 _ => Some(now),
             };
-            if let Some(at) = passed.filter(|_| !self.cut[path]) {
+            let is_carried = !self.cut[path] && transmit.size <= self.payloads[path];
+            if let Some(at) = passed.filter(|_| is_carried) {
                 self.serial += 1;
                 let bytes = buf[..transmit.size].to_vec();
                 self.air[1 - end].insert((at + self.delays[path], self.serial), (path, bytes));
@@ -321,6 +336,23 @@ fn no_data_leaves_by_the_wrong_path() {
             assert!(is_as_chosen, "{} bytes for {:?} by {}", sent.size, sent.gated, sent.path);
         }
     }
+}
+
+#[test]
+fn packets_become_as_large_as_each_path_carries() {
+    let sending = Sending::default();
+    let mut world = World::carrying(u16::MAX, 2, only(Some(0)), only(Some(0)), sending);
+    world.run(Duration::from_secs(20));
+    let paths = world.link(CLIENT).paths.all();
+    let ids: Vec<_> = paths.iter().map(|path| path.id).collect();
+    let connection = &mut world.link(CLIENT).connection;
+    let mtus = ids.iter().map(|id| connection.path_stats(*id).unwrap().current_mtu);
+    let mtus: Vec<_> = mtus.collect();
+    assert!(mtus[0] == 16 * 1024 && (1400..=1452).contains(&mtus[1]), "{mtus:?}");
+    world.sent.clear();
+    assert_eq!(world.upload(4_000_000, Duration::from_secs(20)), 4_000_000);
+    let packets = world.sent.iter().filter(|sent| sent.size > 1000).count();
+    assert!(packets < 2 * 4_000_000 / (16 * 1024), "{packets}");
 }
 
 #[test]

@@ -208,6 +208,7 @@ impl DeviceQueues {
         });
         if seen.is_none()
             && is_known
+            && !self.silent.contains(&index)
             && let Some(name) = index.and_then(name_of)
             && self.silent.insert(index)
         {

@@ -14,6 +14,7 @@ mod station_queue;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use nix::sys::socket::{getsockopt, sockopt};
 use socket2::{Domain, Protocol, Type};
 
 pub(crate) use departures::Departures;
@@ -71,4 +72,39 @@ pub(crate) fn bind(via: &Via, peer: SocketAddr) -> io::Result<std::net::UdpSocke
     };
     socket.bind(&SocketAddr::new(from, 0).into())?;
     Ok(socket.into())
+}
+
+/// The headers of IPv6, which are the longer ones, and UDP, in bytes.
+const HEADERS: i32 = 40 + 8;
+
+/// The largest UDP payload, in bytes, that the device towards `peer` sends in one packet by `via`; `None`
+/// if the system knows no route. The path behind the device may carry less.
+pub(crate) fn max_payload(via: &Via, peer: SocketAddr) -> Option<u16> {
+    let socket = bind(via, peer).ok()?;
+    // Sends nothing.
+    socket.connect(peer).ok()?;
+    let mtu = getsockopt(&socket, sockopt::IpMtu).ok()?;
+    Some(u16::try_from(mtu - HEADERS).unwrap_or(if mtu > HEADERS { u16::MAX } else { 0 }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_payload_is_that_of_the_device() {
+        let mtu = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+        let mtu: u32 = mtu.trim().parse().unwrap();
+        // No packet of IPv4 is longer than this, whatever the device permits.
+        let mtus = [mtu, mtu.min(65_535)];
+        let own = Via::Address("127.0.0.1".parse().unwrap());
+        for (via, peer) in [(Via::Any, "127.0.0.1:9"), (own, "127.0.0.2:9"), (Via::Any, "[::1]:9")]
+        {
+            match max_payload(&via, peer.parse().unwrap()) {
+                Some(payload) => assert!(mtus.contains(&(u32::from(payload) + 48)), "{payload}"),
+                None => assert!(peer.starts_with('['), "a host may have no IPv6, not no IPv4"),
+            }
+        }
+        assert_eq!(max_payload(&Via::from("no-such"), "127.0.0.1:9".parse().unwrap()), None);
+    }
 }

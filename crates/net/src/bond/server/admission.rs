@@ -17,6 +17,7 @@ use crate::handshakes::Entry;
 use crate::network::{self, Network};
 use crate::quic;
 use crate::refusal::Refusal;
+use crate::via::{self, Via};
 
 /// The most unfinished handshakes at a time; beyond them, the oldest of the network that has most makes
 /// room for the next, so that a flood of handshakes displaces its own.
@@ -71,7 +72,8 @@ impl Server {
             self.driver.endpoint.ignore(incoming);
             None
         } else {
-            let quic = config::next_server(&self.quic, &self.driver.sending);
+            let max_payload = via::max_payload(&Via::Any, from).unwrap_or(config::USUAL_PAYLOAD);
+            let quic = config::next_server(&self.quic, &self.driver.sending, max_payload);
             match self.driver.endpoint.accept(incoming, instant, &mut reply, Some(quic)) {
                 Ok((handle, connection)) => {
                     if handshakes >= HANDSHAKES {

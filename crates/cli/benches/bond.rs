@@ -1,0 +1,265 @@
+//! The speed of `freshline bond` over loopback: the goodput of one TCP connection through client and
+//! server, compared with two relays of plain TCP in a row, each in a process of its own as well, and
+//! with two `socat` if it is installed.
+//!
+//! `cargo bench -p freshline-cli --bench bond`; options that `cargo bench` adds are ignored. Every
+//! byte is compared with what was sent. It fails only if a transfer does: the figures depend on the
+//! machine.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use tempfile::TempDir;
+
+const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
+/// Ramp-up is not measured.
+const WARM_UP: Duration = Duration::from_secs(1);
+const MEASURED: Duration = Duration::from_secs(4);
+/// The rows take turns, this many each.
+const TURNS: usize = 3;
+
+const GOAL_GBPS: f64 = 2.5;
+
+/// The bytes that are sent over and over again, and the number of them: no multiple of the size of a
+/// packet or a buffer, so that a lost, repeated or moved piece does not look right.
+const PERIOD: usize = 1_000_003;
+
+/// A name, and what starts the processes that carry to an address; `None`: not installed.
+type Row = (&'static str, fn(SocketAddr) -> Option<Chain>);
+
+fn main() {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["send", to] => return send(to),
+        ["relay", to] => return relay(to),
+        _ => {}
+    }
+    let rows: [Row; 4] = [
+        ("two relays of TCP", Chain::relays),
+        ("two socat", Chain::socats),
+        ("bond, one path", |to| Some(Chain::bond(to, "127.0.0.1"))),
+        ("bond, two paths", |to| Some(Chain::bond(to, "127.0.0.1,127.0.0.2"))),
+    ];
+    let mut figures = rows.map(|_| Vec::new());
+    for _ in 0..TURNS {
+        for ((name, start), figures) in rows.iter().zip(&mut figures) {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let Some(chain) = start(listener.local_addr().unwrap()) else { continue };
+            let (gbps, cost) = chain.goodput(&listener);
+            println!("loopback | {name} | {:.0} Mbit/s | {cost}", gbps * 1e3);
+            figures.push(gbps);
+        }
+    }
+    for ((name, _), mut figures) in rows.iter().zip(figures) {
+        figures.sort_by(f64::total_cmp);
+        match figures.get(figures.len() / 2) {
+            Some(gbps) => println!("median of {TURNS} | {name} | {:.0} Mbit/s", gbps * 1e3),
+            None => println!("median of {TURNS} | {name} | skipped: not installed"),
+        }
+    }
+    println!("goal for one path: at least {GOAL_GBPS} Gbit/s");
+}
+
+/// The bytes of a period, the result of a linear congruential generator.
+fn period() -> Vec<u8> {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..PERIOD).map(|_| next()).collect()
+}
+
+/// Sends until the receiver closes the connection.
+fn send(to: &str) {
+    let mut stream = TcpStream::connect(to).expect("the chain listens");
+    let period = period();
+    while stream.write_all(&period).is_ok() {}
+}
+
+/// Listens, says where, and carries one connection to `to`.
+fn relay(to: &str) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    eprintln!("listening at {}", listener.local_addr().unwrap());
+    let mut from = listener.accept().unwrap().0;
+    let mut to = TcpStream::connect(to).unwrap();
+    let mut piece = vec![0; 1 << 16];
+    while let Ok(len @ 1..) = from.read(&mut piece) {
+        if to.write_all(&piece[..len]).is_err() {
+            return;
+        }
+    }
+}
+
+/// Processes that carry a TCP connection from one to the next, and where the first one listens.
+struct Chain {
+    processes: Vec<Process>,
+    at: SocketAddr,
+    _state: TempDir,
+}
+
+impl Chain {
+    fn of(processes: Vec<Process>, at: SocketAddr, state: TempDir) -> Self {
+        Self { processes, at, _state: state }
+    }
+
+    fn relays(to: SocketAddr) -> Option<Self> {
+        let mut at = to;
+        let mut processes = Vec::new();
+        for _ in 0..2 {
+            let mut command = Command::new(env::current_exe().unwrap());
+            let (process, line) = Process::start(command.args(["relay", &at.to_string()]), "at ");
+            at = line.rsplit(' ').next().unwrap().trim().parse().unwrap();
+            processes.push(process);
+        }
+        Some(Self::of(processes, at, tempfile::tempdir().unwrap()))
+    }
+
+    fn socats(to: SocketAddr) -> Option<Self> {
+        Command::new("socat").arg("-V").stdout(Stdio::null()).status().ok()?;
+        let mut at = to;
+        let mut processes = Vec::new();
+        for _ in 0..2 {
+            let next = free_tcp();
+            let mut command = Command::new("socat");
+            command.args(["-d", "-d", "-b", "65536"]);
+            command.arg(format!("TCP4-LISTEN:{},bind={}", next.port(), next.ip()));
+            processes.push(Process::start(command.arg(format!("TCP4:{at}")), "listening").0);
+            at = next;
+        }
+        Some(Self::of(processes, at, tempfile::tempdir().unwrap()))
+    }
+
+    fn bond(to: SocketAddr, via: &str) -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let (server, at) = (free_udp(), free_tcp());
+        let pin = |end: &str| {
+            let mut command = bond("identity", &state, end);
+            let done = command.output().unwrap();
+            assert!(done.status.success(), "{command:?}");
+            String::from_utf8(done.stdout).unwrap().trim().to_owned()
+        };
+        let (server_pin, client_pin) = (pin("server"), pin("client"));
+        let mut command = bond("server", &state, "server");
+        command.args([&server.to_string(), "--client-pin", &client_pin, "--max-window", "2MB"]);
+        let (far, _) = Process::start(command.args(["--allow", &to.to_string()]), "fingerprint");
+        let mut command = bond("client", &state, "client");
+        command.args([&server.to_string(), "--pin", &server_pin, "--max-window", "2MB"]);
+        command.args(["--via", via, "--forward", &format!("{at}={to}")]);
+        let (near, _) = Process::start(&mut command, "listening");
+        // All paths are there before it begins.
+        thread::sleep(Duration::from_secs(1));
+        Self::of(vec![near, far], at, state)
+    }
+
+    /// The goodput of one connection in Gbit/s, and the CPU time that each process took.
+    fn goodput(self, listener: &TcpListener) -> (f64, String) {
+        let mut sender = Command::new(env::current_exe().unwrap())
+            .args(["send", &self.at.to_string()])
+            .spawn()
+            .unwrap();
+        let mut stream = listener.accept().expect("the chain connects").0;
+        let mut reader = Reader { period: period(), buffer: vec![0; 1 << 18], at: 0 };
+        reader.read_for(&mut stream, WARM_UP);
+        let before: Vec<_> = self.processes.iter().map(Process::worked).collect();
+        let gbps = reader.read_for(&mut stream, MEASURED);
+        let cores = self.processes.iter().zip(before).map(|(process, before)| {
+            format!("{:.2}", (process.worked() - before).as_secs_f64() / MEASURED.as_secs_f64())
+        });
+        let cost = format!("cores in use: {}", Vec::from_iter(cores).join(" and "));
+        drop(stream);
+        let _ = sender.kill();
+        sender.wait().unwrap();
+        (gbps, cost)
+    }
+}
+
+/// Reads and compares.
+struct Reader {
+    period: Vec<u8>,
+    buffer: Vec<u8>,
+    /// The place in the period.
+    at: usize,
+}
+
+impl Reader {
+    /// The goodput in Gbit/s.
+    fn read_for(&mut self, stream: &mut TcpStream, time: Duration) -> f64 {
+        let (start, mut bytes) = (Instant::now(), 0);
+        while start.elapsed() < time {
+            let len = stream.read(&mut self.buffer).expect("the transfer goes on");
+            assert!(len > 0, "the transfer ended early");
+            self.check(len);
+            bytes += len;
+        }
+        bytes as f64 * 8e-9 / start.elapsed().as_secs_f64()
+    }
+
+    fn check(&mut self, len: usize) {
+        let mut left = &self.buffer[..len];
+        while !left.is_empty() {
+            let (piece, rest) = left.split_at(left.len().min(PERIOD - self.at));
+            assert!(piece == &self.period[self.at..][..piece.len()], "wrong bytes");
+            self.at = (self.at + piece.len()) % PERIOD;
+            left = rest;
+        }
+    }
+}
+
+/// `freshline bond …` with a state directory per end.
+fn bond(command: &str, state: &TempDir, end: &str) -> Command {
+    let mut bond = Command::new(FRESHLINE);
+    bond.args(["bond", command, "--state-dir"]).arg(state.path().join(end));
+    bond
+}
+
+/// A TCP port of the loopback that is free now.
+fn free_tcp() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A UDP port of the loopback that is free now.
+fn free_udp() -> SocketAddr {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A process that is killed when dropped.
+struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Waits until it has written a line with `word` to standard error: that line.
+    fn start(command: &mut Command, word: &str) -> (Self, String) {
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let process = Self { child };
+        let mut line = String::new();
+        while !line.contains(word) {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "{command:?} did not say `{word}`");
+        }
+        // What else it says is read, so that it never waits for a reader.
+        thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        (process, line)
+    }
+
+    /// The time for which its threads have had a processor.
+    fn worked(&self) -> Duration {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().flatten();
+        let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
+        let ran = stats.filter_map(|stat| stat.split(' ').next()?.parse::<u64>().ok());
+        Duration::from_nanos(ran.sum())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
