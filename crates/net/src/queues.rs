@@ -10,6 +10,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
 use freshline_core::dscp::Dscp;
+use freshline_core::session::Clocked;
 use freshline_core::unit::{Span, Time};
 use mio::{Interest, Registry, Token};
 use nix::sys::socket::setsockopt;
@@ -68,7 +69,8 @@ impl Queue {
         while self.is_ready && now.since(began_at) < A_TURN {
             if self.done == self.inbox.trains().len() {
                 self.is_ready = self.inbox.fill(socket)?;
-                (self.done, self.received_at) = (0, clock.now());
+                now = clock.now();
+                (self.done, self.received_at) = (0, now);
                 self.drops.read(&self.inbox);
                 if self.class == Class::Strangers && self.inbox.is_full() {
                     take(Served::Crowd);
@@ -77,7 +79,9 @@ impl Queue {
             for train in self.inbox.trains().skip(self.done) {
                 self.done += 1;
                 let later = (self.class != Class::Strangers).then_some(&mut self.later);
-                take(Served::Train(out, self.received_at, train, later));
+                // One look at the clock a train: its datagrams came in one packet of the kernel's.
+                let at = Clocked { received_at: self.received_at, now };
+                take(Served::Train(out, at, train, later));
                 now = clock.now();
                 if now.since(began_at) >= A_TURN {
                     break;
@@ -119,10 +123,13 @@ impl Later {
     /// Hands up for [`A_TURN`].
     fn serve(&mut self, out: &Socket, clock: Clock, take: &mut impl FnMut(Served<'_>)) {
         let began_at = clock.now();
-        while clock.now().since(began_at) < A_TURN
+        let mut now = began_at;
+        while now.since(began_at) < A_TURN
             && let Some(Held { received_at, from, dscp, bytes }) = self.0.pop_front()
         {
-            take(Served::Train(out, received_at, Train::alone(from, dscp, &bytes), None));
+            let at = Clocked { received_at, now };
+            take(Served::Train(out, at, Train::alone(from, dscp, &bytes), None));
+            now = clock.now();
         }
     }
 }
@@ -138,9 +145,9 @@ pub(crate) struct Queues {
 
 /// What is served.
 pub(crate) enum Served<'a> {
-    /// Datagrams, when they were received, and by which socket answers leave. Those of a connection's queue
-    /// that begin a connection can be put off.
-    Train(&'a Socket, Time, Train<'a>, Option<&'a mut Later>),
+    /// Datagrams, when they were received and are handed up, and by which socket answers leave. Those of a
+    /// connection's queue that begin a connection can be put off.
+    Train(&'a Socket, Clocked, Train<'a>, Option<&'a mut Later>),
     /// Strangers send faster than they are served.
     Crowd,
 }
@@ -468,7 +475,7 @@ mod tests {
             match later {
                 Some(later) if datagrams[0].len() % 2 == 0 => {
                     for bytes in &datagrams {
-                        assert!(later.push(at, train.from, train.dscp, bytes));
+                        assert!(later.push(at.received_at, train.from, train.dscp, bytes));
                     }
                 }
                 Some(_) => at_once.extend(datagrams.iter().map(Vec::len)),
