@@ -8,11 +8,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
 use freshline_core::dscp::Dscp;
-use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::libc::{in_addr, in_pktinfo, in6_addr, in6_pktinfo};
-use nix::sys::socket::{
-    ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg, sendmsg,
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
+#[cfg(feature = "listen")]
+use nix::{
+    cmsg_space,
+    sys::socket::{MultiHeaders, sendmmsg},
 };
 
 /// One datagram, or several of equal length, with their code point.
@@ -128,6 +130,7 @@ impl Headers {
     }
 
     /// The bytes that the messages take.
+    #[cfg(feature = "listen")]
     fn len(&self) -> usize {
         let Self { tos, class, from_v4, from_v6 } = self;
         let of_mark = tos.map(|_| cmsg_space!(u8)).or(class.map(|_| cmsg_space!(i32)));
