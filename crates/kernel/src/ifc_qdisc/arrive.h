@@ -1,5 +1,4 @@
-/* A packet's way into the queueing discipline: which queue it belongs to, and its place there. For
- * main.bpf.c alone. */
+/* Enqueues a packet: finds its queue, and its place there. For main.bpf.c only. */
 #ifndef FRESHLINE_IFC_ARRIVE_H
 #define FRESHLINE_IFC_ARRIVE_H
 
@@ -7,18 +6,18 @@
 
 #include <bpf/bpf_core_read.h>
 
-/* Tells what is in `front`: its header, and to which queue it belongs. By itself for the verifier, which
- * would follow each path through it from each place before. */
+/* Parses the header in `front`, and returns the packet's queue. A separate function, as the verifier would
+ * otherwise check each path through it once per path of the caller. */
 __noinline int classify(void)
 {
-	/* What says that it is IP and cannot be read has an empty header, and no priority. */
+	/* A malformed IP packet has an empty header, and is drop-averse. */
 	read_header(front, front_length, &header);
 	if (header.is_link_control)
 		return OTHER;
 	return class_of(&header, settings.rules, settings.rules_count);
 }
 
-/* Copies the front of a packet from its byte `at` on; nothing of it where it ends before. */
+/* Copies the front of a packet, from its byte `at` on; nothing if the packet is shorter. */
 static __always_inline void read_front(struct sk_buff *skb, __u32 at)
 {
 	__u32 length = skb->len;
@@ -35,10 +34,10 @@ static __always_inline void read_front(struct sk_buff *skb, __u32 at)
 		front_length = length;
 }
 
-/* Copies a packet's front, and gives its queue and `before`. A tag that the device adds is beside the
- * packet, whose protocol is that of the content. A tag in the packet itself is its protocol: that of a
- * frame with two of them that a bridge forwards, or of one that a packet socket or a virtual machine
- * sent. The kernel may take the first tag for the network header. */
+/* Copies a packet's front, sets `before`, and returns the packet's queue. A VLAN tag that the device adds is
+ * metadata of the packet, whose protocol is then that of the content. A tag in the packet itself is the
+ * packet's protocol: such frames are forwarded by a bridge (with two tags), or sent by a packet socket or a
+ * virtual machine. The kernel may regard the first tag as the network header. */
 static __always_inline __u32 queue_of(struct sk_buff *skb)
 {
 	__u16 protocol = bpf_ntohs(skb->protocol);
@@ -52,7 +51,7 @@ static __always_inline __u32 queue_of(struct sk_buff *skb)
 		before = content.at;
 	}
 	if (!is_ip(protocol)) {
-		/* No rule speaks of it: its flow is not known, of which `any` would keep the newest packet. */
+		/* Rules do not apply: its flow is unknown, and with `any` only the newest packet would stay. */
 		__builtin_memset(&header, 0, sizeof(header));
 		return is_link_protocol(protocol) ? OTHER : DROP_AVERSE;
 	}
@@ -60,7 +59,7 @@ static __always_inline __u32 queue_of(struct sk_buff *skb)
 	return classify();
 }
 
-/* These two are of a packet that queue_of has read. */
+/* The next two functions need the values that queue_of has set for this packet. */
 static __always_inline __u64 segments_of(const struct sk_buff *skb)
 {
 	const struct skb_shared_info *shared = bpf_core_cast(skb->head + skb->end, struct skb_shared_info);
@@ -68,7 +67,7 @@ static __always_inline __u64 segments_of(const struct sk_buff *skb)
 	return segments_in(shared->gso_segs, shared->gso_size, skb->len, length_on_wire(skb), before);
 }
 
-/* How long it is, from the IP header on, each segment of a super-packet by itself. */
+/* The packet's length from the IP header on, as the sum over the segments of a super-packet. */
 static __always_inline __u64 bytes_of(const struct sk_buff *skb, __u64 segments)
 {
 	__u64 all = length_on_wire(skb), headers = before * segments;
@@ -76,20 +75,20 @@ static __always_inline __u64 bytes_of(const struct sk_buff *skb, __u64 segments)
 	return all > headers ? all - headers : all;
 }
 
-/* What has come, for the functions that find a place for it. */
+/* An arriving packet, for the functions that enqueue it. */
 struct arrival {
 	__u64 now_ns;
 	__u64 bytes;
 	__u64 segments;
 	struct account *account;
-	/* What is known of its flow, and in which row of `flows`; NULL and NONE where it has none. */
+	/* Its flow's account, and the account's row in `flows`; NULL and NONE without a flow. */
 	struct flow_account *flow;
 	__u64 flow_row;
 	__u64 hash;
 };
 
-/* Notes which stream the packet looks like. Whether it is drop-averse as an earlier packet of its flow
- * looked like one. */
+/* Records the stream protocol that the packet looks like. Returns whether the packet is drop-averse because
+ * an earlier packet of its flow looked like a stream. */
 static __always_inline int is_of_stream(struct flow_account *flow)
 {
 	if (header.stream)
@@ -108,7 +107,7 @@ static __always_inline int refuse(struct sk_buff *skb, struct Qdisc *qdisc,
 	return NET_XMIT_DROP;
 }
 
-/* Notes what is to be remembered of a packet at its place. */
+/* Stores the metadata of a packet in its place. */
 static __always_inline void note(struct place *place, const struct arrival *arrival)
 {
 	place->arrived_ns = arrival->now_ns;
@@ -118,7 +117,7 @@ static __always_inline void note(struct place *place, const struct arrival *arri
 	place->flow_number = arrival->flow ? arrival->flow->number : 0;
 }
 
-/* Gives a packet into a free place. */
+/* Puts a packet into a free place. */
 static __always_inline int settle(struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_sk_buff_ptr *to_free,
 				  const struct arrival *arrival, struct place *place)
 {
@@ -133,7 +132,7 @@ static __always_inline int settle(struct sk_buff *skb, struct Qdisc *qdisc, stru
 	return NET_XMIT_SUCCESS;
 }
 
-/* Gives an update into the place of an older one of its flow. */
+/* Replaces the queued update of a flow by a newer one. */
 static __always_inline int replace(struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_sk_buff_ptr *to_free,
 				   const struct arrival *arrival, struct place *place)
 {
@@ -156,7 +155,7 @@ static __always_inline int replace(struct sk_buff *skb, struct Qdisc *qdisc, str
 	return NET_XMIT_SUCCESS;
 }
 
-/* Gives an update into the place of the older one of its flow, or a place in turn. */
+/* Enqueues an update: it replaces the queued update of its flow, or its flow joins the turns. */
 static __always_inline int put_newest(struct sk_buff *skb, struct Qdisc *qdisc,
 				      struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival)
 {
@@ -187,7 +186,7 @@ static __always_inline int put_newest(struct sk_buff *skb, struct Qdisc *qdisc,
 	return settle(skb, qdisc, to_free, arrival, &at->place);
 }
 
-/* Puts a packet that keeps the link working behind the others of its kind. */
+/* Puts a link control packet at the end of its ring. */
 static __always_inline int put_beside(struct sk_buff *skb, struct Qdisc *qdisc,
 				      struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival)
 {
@@ -199,7 +198,7 @@ static __always_inline int put_beside(struct sk_buff *skb, struct Qdisc *qdisc,
 	return settle(skb, qdisc, to_free, arrival, place);
 }
 
-/* Whether the drop-averse lanes hold more than they may, with so much more. */
+/* Whether the drop-averse lanes exceed their limits, with this many packets and bytes in addition. */
 static __always_inline int is_over_limit(const struct account *account, __u64 packets, __u64 bytes)
 {
 	return account->waiting_packets + packets > settings.max_packets ||
@@ -219,7 +218,7 @@ static long look_at_lane(__u64 number, void *nothing)
 	return 0;
 }
 
-/* Drops the oldest packet of the longest lane, until it has lost half of its bytes. */
+/* Drops the oldest packet of the longest lane, unless the lane has lost half of its bytes already. */
 static long shorten_longest(__u64 round, void *nothing)
 {
 	__u32 over = OVER;
@@ -243,7 +242,7 @@ static __always_inline int put_last(struct sk_buff *skb, struct Qdisc *qdisc,
 	struct lane *lane = lane_of(number);
 	struct place *place;
 
-	/* A super-packet finds a place while there is one for its first segment. */
+	/* A super-packet is accepted if there is room for its first segment. */
 	if (!lane || (!settings.drops_longest && is_over_limit(arrival->account, 1, arrival->bytes)))
 		return refuse(skb, qdisc, to_free, arrival);
 	at = next_free_slot();

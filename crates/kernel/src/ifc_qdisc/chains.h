@@ -1,37 +1,37 @@
-/* Rows of an array that are found by their keys: in chains by a hash of the key, for BPF and for the host.
+/* A hash table over the rows of an array, with chaining; for BPF and for the host.
  *
- *     chains[hash % chains] ─► row ─► row ─► 0        links are numbers of rows plus 1
+ *     chains[hash % chains] ─► row ─► row ─► 0        a link is a row's number plus 1
  *
- * The hash is made once for each packet, with secrets that nobody can see from outside:
+ * The hash is computed once per packet, with secrets that other hosts do not know:
  *
- *     h = (s[0] + sum of s[i] w[i] mod 2^64) / 2^32    over the words w[i] of 32 bits
+ *     h = ((s[0] + sum of s[i] w[i]) mod 2^64) / 2^32    over the 32-bit words w[i] of the key
  *
- * Whoever does not know s has two keys meet with a probability of 2^-32 (Lemire, Kaser: "Strongly universal
- * string hashing is fast", The Computer Journal, 2014). Keys at equal distances, as ports that follow each
- * other, have hashes at equal distances; `spread` puts these anywhere, each in one place. No chain is longer than MAX_CHAIN all the same: what
- * would make it so finds no room. */
+ * Without knowledge of s, two keys collide with a probability of 2^-32 (Lemire, Kaser: "Strongly universal
+ * string hashing is fast", The Computer Journal, 2014). Equally spaced keys, such as consecutive ports, have
+ * equally spaced hashes; `spread` scatters these without collisions. A chain has at most MAX_CHAIN rows in any
+ * case: a further key gets no row. */
 #ifndef FRESHLINE_IFC_CHAINS_H
 #define FRESHLINE_IFC_CHAINS_H
 
 #include "packet.h"
 
-/* No row: the end of a list, or a key that has none. */
+/* No row: the end of a list, or a key without a row. */
 #define NONE (~0ULL)
-/* A key without a row, whose chain is as long as it may be. */
+/* A key without a row, whose chain has its maximum length. */
 #define NO_ROOM (NONE - 1)
-/* With as many chains as rows, one in 10^35 is that long. */
+/* With as many chains as rows, a chain has this length with a probability of 10^-35. */
 #define MAX_CHAIN 32
 
-/* Of a flow, the longest key: one for each word, and the first. */
+/* For the longest key, a flow: one secret per word, and s[0]. */
 #define SECRETS (sizeof(struct flow) / 4 + 1)
 
-/* What the two words of a key's number `at` add to the sum. */
+/* The contribution of the two words in the 64-bit number `at` of a key to the sum. */
 static inline __u64 hashed(const __u64 *secrets, int at, __u64 number)
 {
 	return secrets[2 * at + 1] * (__u32)number + secrets[2 * at + 2] * (number >> 32);
 }
 
-/* No two numbers of 32 bits give the same. */
+/* Scatters the upper 32 bits of a sum: different ones give different results. */
 static inline __u64 spread(__u64 sum)
 {
 	__u64 product = (sum >> 32) * 0x9e3779b97f4a7c15ULL;
@@ -59,14 +59,14 @@ static inline int is_same_flow(const struct flow *a, const struct flow *b)
 	       one[0] == other[0];
 }
 
-/* Puts a row, which has a link of its own, at the front of a chain. */
+/* Puts a row with this link at the front of a chain. */
 static inline void chain(__u64 *first, __u64 row, __u64 *link)
 {
 	*link = *first;
 	*first = row + 1;
 }
 
-/* Takes a row out of the chain that it is in. `link_of` gives a row's link, or NULL. */
+/* Removes a row from its chain. `link_of` returns a row's link, or NULL. */
 static __always_inline void unchain(__u64 *first, __u64 row, __u64 *(*link_of)(__u64 row))
 {
 	__u64 *at = first, *link = link_of(row);

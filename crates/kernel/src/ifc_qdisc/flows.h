@@ -1,11 +1,12 @@
-/* What is known of the newest flows: a row each, in sets of WAYS by the hash of the flow (chains.h). A new flow
- * has the row of its set whose flow has been silent longest. For main.bpf.c alone. */
+/* Accounts of recent flows, in a set-associative table: the hash of a flow (chains.h) selects a set of WAYS
+ * rows. A new flow replaces the flow of its set that has been silent for the longest time. For main.bpf.c
+ * only. */
 #ifndef FRESHLINE_IFC_FLOWS_H
 #define FRESHLINE_IFC_FLOWS_H
 
 #include "state.h"
 
-/* Makes a row that of a flow that is new. */
+/* Assigns a row to a new flow. */
 static __always_inline struct flow_account *begin_flow(__u64 row, const struct flow *flow)
 {
 	struct flow_account *account;
@@ -21,7 +22,7 @@ static __always_inline struct flow_account *begin_flow(__u64 row, const struct f
 	return account;
 }
 
-/* The row of a set whose flow has been silent longest, perhaps one without a flow. */
+/* The row of a set whose flow has been silent for the longest time; an unused row if there is one. */
 static __always_inline __u64 most_silent(__u64 set)
 {
 	__u64 row = set * WAYS, silent_ns = ~0ULL;
@@ -38,7 +39,7 @@ static __always_inline __u64 most_silent(__u64 set)
 	return row;
 }
 
-/* The row of a flow of which a packet has come, perhaps a new one. */
+/* The account of an arriving packet's flow, which may be new; NULL if the maps cannot be read. */
 static __always_inline struct flow_account *flow_account(const struct flow *flow, __u64 hash, __u64 now_ns,
 							 __u64 *row)
 {
@@ -68,7 +69,7 @@ static __always_inline struct flow_account *flow_account(const struct flow *flow
 	return account;
 }
 
-/* The row of the flow of a packet that has come, if it is known still. */
+/* The account of a packet's flow; NULL if its row belongs to another flow now. */
 static __always_inline struct flow_account *flow_of(const struct place *packet)
 {
 	__u32 key = packet->flow_row;

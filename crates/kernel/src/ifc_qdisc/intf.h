@@ -1,49 +1,51 @@
-/* What the program and its loader share: settings and the values of maps. Numbers are 64 bits wide, so
- * that the loader reads a value as a row of them. */
+/* The interface between the program and its loader: settings and values of maps. All numbers have 64 bits, so
+ * that the loader reads a value as a row of numbers. */
 #ifndef FRESHLINE_IFC_INTF_H
 #define FRESHLINE_IFC_INTF_H
 
 #include "packet.h"
 #include "recent.h"
 
-/* The map `settings`: they may change while it runs. */
+/* The map `settings`; it may change while the discipline runs. */
 struct settings {
-	/* bit/s; 0 for the device's own: a packet leaves whenever the device asks for one. */
+	/* bit/s; 0 for the device's own rate: a packet leaves whenever the device requests one. */
 	__u64 rate;
 	struct scheduler_settings scheduler;
-	/* Of how many flows an update may wait: no more than the map has room for. */
+	/* The maximum number of flows with a queued update, at most the size of the map. */
 	__u64 max_flows;
-	/* What the drop-averse lanes hold together: packets, no more than their map has room for, and bytes. */
+	/* The limits of all drop-averse lanes together: packets, at most the size of their map, and bytes. */
 	__u64 max_packets;
 	__u64 max_bytes;
-	/* How many lanes there are, no more than their map has room for; 1 for FIFO and CoDel. */
+	/* The number of lanes, at most the size of their map; 1 for FIFO and CoDel. */
 	__u64 lanes;
-	/* How many bytes a lane sends a turn, above zero. */
+	/* The number of bytes that a lane sends per turn, above zero. */
 	__u64 quantum;
-	/* Whether at their limit the longest lane loses its oldest packets, in place of the one that comes. */
+	/* Whether, beyond a limit, the oldest packets of the longest lane are dropped, not the arriving one. */
 	__u64 drops_longest;
-	/* Of each lane. */
+	/* The CoDel settings of each lane. */
 	struct codel_settings codel;
 	struct framing framing;
-	/* Whether updates take turns by source host, in place of by flow. */
+	/* Whether updates take turns by source host; otherwise by flow. */
 	__u64 by_host;
 	__u64 rules_count;
 	struct rule rules[MAX_RULES];
 };
 
-/* Packets that keep the link working (is_link_protocol), neighbour discovery and MLD have a queue of their
- * own. For the scheduler they are drop-averse, of which they leave first, every second turn at most: so
- * addresses are resolved in time, and a flood takes neither the updates' share nor all of the others'. */
+/* Link control packets (is_link_protocol, neighbour discovery, MLD) have their own queue. The scheduler counts
+ * them as drop-averse. Among the drop-averse packets they leave first, but at most every second turn: so
+ * addresses are resolved in time, and a flood of link control packets takes neither the updates' share nor all
+ * of the drop-averse share. */
 #define OTHER CLASSES
 #define QUEUES (CLASSES + 1)
-/* How many of such packets may wait; a power of two. */
+/* The maximum number of queued link control packets; a power of two. */
 #define MAX_OTHER 64
 
-/* How many rows `books` has, a power of two: the last is nobody's. */
+/* The number of rows of `books`, a power of two; the last row is unused. */
 #define BOOKS 4
 
-/* The map `books`: a row for each class, and one for OTHER. Bytes count from the IP header on.
- * Each segment of a super-packet counts. What came has left, was dropped, waits, or is on the link:
+/* The map `books`: a row per class, and one for OTHER. Bytes count from the IP header on, and each segment of
+ * a super-packet counts as a packet. Each packet that arrived has left, was dropped, is queued, or is on the
+ * link:
  * packets_in = packets_out + replaced + queue_full + congestion + vanished + waiting + on_link. */
 struct account {
 	__u64 packets_in;
@@ -52,50 +54,50 @@ struct account {
 	__u64 bytes_out;
 	__u64 replaced;
 	__u64 queue_full;
-	/* CoDel dropped them. */
+	/* Dropped by CoDel. */
 	__u64 congestion;
-	/* The kernel dropped all that waited: the device went down, or the queue was removed. */
+	/* Dropped with the whole queue by the kernel: the device went down, or the discipline was removed. */
 	__u64 vanished;
 	__u64 waiting_packets;
 	__u64 waiting_bytes;
 	__u64 on_link_packets;
 	__u64 on_link_bytes;
-	/* Of what left, by the clock that counts the time asleep. */
+	/* The recent rate of departures, by the clock that includes the time in suspend. */
 	struct recent recent;
 };
 
-/* The map `about`, which has one value. */
+/* The only value of the map `about`. */
 struct about {
-	/* Whether it is in its place: not once the device is gone, or somebody put another root there. */
+	/* Whether it is installed: no longer once the device is gone, or another root discipline replaced it. */
 	__u64 is_in_place;
-	/* When it was put in place, ns since the start of the host, the time asleep included. */
+	/* When it was installed, in ns since the start of the host, including the time in suspend. */
 	__u64 since_boot_ns;
-	/* Flows that had no row in the map `flows`. */
+	/* The number of flows that were given a row in the map `flows`. */
 	__u64 flows_begun;
-	/* Super-packets that came. */
+	/* The number of super-packets that arrived. */
 	__u64 super_packets;
 };
 
-/* How long the attributes of a queueing discipline may be, in bytes. */
+/* The maximum length of the attributes of a queueing discipline, in bytes. */
 #define MAX_FOUND 1024
 
-/* The map `found`, for loaders that come later: the root queueing discipline that was configured before,
- * by its handle and its attributes of netlink, of which there are none if it was the kernel's choice. */
+/* The map `found`, for later commands: the previous root discipline, by its handle and its netlink
+ * attributes, of which there are none if it was the kernel's default. */
 struct found {
 	__u64 handle;
 	__u64 length;
 	unsigned char attributes[MAX_FOUND];
 };
 
-/* The map `flows`: the newest flows. */
+/* A row of the map `flows`: a recent flow. */
 struct flow_account {
 	struct flow flow;
-	/* Counted from 1 over all flows; 0 of a row that has not been used. */
+	/* The number of the flow, from 1 over all flows; 0 in an unused row. */
 	__u64 number;
-	/* When its last packet came, by the monotonic clock. */
+	/* The arrival time of its last packet, by the monotonic clock. */
 	__u64 last_ns;
 	__u64 class;
-	/* Which stream its packets have looked like; 0 for none. */
+	/* The stream protocol that its packets have looked like; 0 for none. */
 	__u64 stream;
 	__u64 packets_in;
 	__u64 bytes_in;
@@ -104,10 +106,11 @@ struct flow_account {
 	__u64 replaced;
 	__u64 queue_full;
 	__u64 congestion;
-	/* When its first packet came, and what left, both by the clock that counts the time asleep. */
+	/* The arrival time of its first packet, and the recent rate of departures; both by the clock that
+	 * includes the time in suspend. */
 	__u64 first_ns;
 	struct recent recent;
-	/* How long its packets waited. */
+	/* The sojourn times of its packets, in buckets. */
 	__u64 sojourns[FLOW_SOJOURN_BUCKETS];
 };
 

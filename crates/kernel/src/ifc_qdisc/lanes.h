@@ -1,19 +1,19 @@
-/* The lanes of drop-averse packets: a FIFO, CoDel, or FQ-CoDel (RFC 8290), as freshline-core's
- * router::{Fifo, Codel, FqCodel} are.
+/* The lanes of drop-averse packets: a FIFO, CoDel, or FQ-CoDel (RFC 8290), with the rules of freshline-core's
+ * router::{Fifo, Codel, FqCodel}.
  *
- *     hash(flow) ─► lane: slots, linked; CoDel's state; credit
- *     new lanes, then old ones: credit <= 0 -> + quantum, to the end of the old ones
- *                               empty       -> new to the end of the old ones; old leaves
- *                               CoDel       -> drops, or the packet leaves: - its bytes
+ *     hash(flow) ─► lane: linked slots; state of CoDel; credit
+ *     front of the new lanes, or of the old ones if there are no new ones:
+ *         credit <= 0 ─► credit += quantum; the lane moves to the end of the old lanes
+ *         empty       ─► a new lane moves to the end of the old lanes, if there are any; others leave
+ *         otherwise   ─► CoDel drops the first packet, or the packet leaves: credit -= its bytes
  *
- * FIFO and CoDel are one lane. Slots that were used are linked in a list of free ones. For main.bpf.c
- * alone. */
+ * FIFO and CoDel have one lane. Free slots that were used before are linked in a list. For main.bpf.c only. */
 #ifndef FRESHLINE_IFC_LANES_H
 #define FRESHLINE_IFC_LANES_H
 
 #include "flows.h"
 
-/* How many packets an overflow drops at most, as in Linux. */
+/* The maximum number of packets that one overflow drops, as in Linux. */
 #define MAX_LOST_AT_ONCE 64
 
 enum loss {
@@ -28,7 +28,7 @@ static __always_inline struct lane *lane_of(__u64 number)
 	return bpf_map_lookup_elem(&lanes, &key);
 }
 
-/* The slot of this number; nothing where it is NONE or beside. */
+/* The slot with this number; NULL for NONE and other numbers out of range. */
 static __always_inline struct place *slot(__u64 number)
 {
 	__u32 key = number;
@@ -59,7 +59,7 @@ static __always_inline void set_next(__u64 number, __u64 to)
 		place->next = to;
 }
 
-/* Puts a lane, which is in no list, at the end of one. */
+/* Puts a lane that is not in a list at the end of one. */
 static __always_inline void append(struct lane_list *list, __u64 number, struct lane *lane)
 {
 	struct lane *last;
@@ -73,7 +73,7 @@ static __always_inline void append(struct lane_list *list, __u64 number, struct 
 	list->last = number;
 }
 
-/* Takes the packet out of a place, and what is known of it. */
+/* Takes the packet out of a place, and copies its metadata to `to`. */
 static __always_inline struct sk_buff *take(struct place *place, struct place *to)
 {
 	to->arrived_ns = place->arrived_ns;
@@ -84,7 +84,7 @@ static __always_inline struct sk_buff *take(struct place *place, struct place *t
 	return bpf_kptr_xchg(&place->skb, NULL);
 }
 
-/* Takes the first packet of a lane that has one. */
+/* Takes the first packet of a non-empty lane. */
 static __always_inline struct sk_buff *take_first(struct lane *lane, struct place *to)
 {
 	struct account *account = account_of(DROP_AVERSE);
@@ -93,7 +93,7 @@ static __always_inline struct sk_buff *take_first(struct lane *lane, struct plac
 	struct sk_buff *skb;
 
 	if (!place) {
-		/* Never: a lane links slots that there are. */
+		/* Cannot happen: a lane links existing slots. */
 		lane->first = NONE;
 		return NULL;
 	}
@@ -109,7 +109,7 @@ static __always_inline struct sk_buff *take_first(struct lane *lane, struct plac
 	return skb;
 }
 
-/* Drops a packet that was taken, and counts it. */
+/* Drops a packet that was taken from its queue, and counts it. */
 static __always_inline void lose(struct sk_buff *skb, const struct place *packet, enum loss loss)
 {
 	struct flow_account *flow = flow_of(packet);
@@ -128,7 +128,7 @@ static __always_inline void lose(struct sk_buff *skb, const struct place *packet
 	bpf_kfree_skb(skb);
 }
 
-/* Has the kernel's counts follow what was lost. */
+/* Updates the kernel's counters for the packets dropped in this call. */
 static __always_inline void forget_lost(struct Qdisc *qdisc)
 {
 	if (!dropped_packets)
@@ -140,7 +140,7 @@ static __always_inline void forget_lost(struct Qdisc *qdisc)
 	dropped_on_wire = 0;
 }
 
-/* Takes the lane at the front from its list, and puts it at the end of the old ones unless it leaves. */
+/* Removes the lane at the front of its list, and appends it to the old lanes unless it leaves. */
 static __always_inline void pass_turn(struct lane_list *list, struct lane *lane, int leaves)
 {
 	__u64 number = list->first;
@@ -152,8 +152,8 @@ static __always_inline void pass_turn(struct lane_list *list, struct lane *lane,
 		append(&old_lanes, number, lane);
 }
 
-/* One step towards the next drop-averse packet, of those that wait: the packet, or nothing, where the lane
- * at the front passed its turn or lost a packet. */
+/* One step towards the next drop-averse packet: returns the packet, or NULL if the lane at the front has
+ * passed its turn or CoDel has dropped its packet. */
 static __always_inline struct sk_buff *take_turn(struct place *to, __u64 now_ns)
 {
 	int is_new = new_lanes.first != NONE;
@@ -184,7 +184,7 @@ static __always_inline struct sk_buff *take_turn(struct place *to, __u64 now_ns)
 	}
 	lane->credit -= to->bytes;
 	if (!waiting(DROP_AVERSE)) {
-		/* All lanes are empty, and new when they wake. */
+		/* All lanes are empty, and become new with their next packet. */
 		new_lanes.first = NONE;
 		old_lanes.first = NONE;
 		epoch++;

@@ -1,24 +1,24 @@
-/* The schedulers of freshness control and the shaper in integers, for BPF and, by the tests that hold
- * them against freshline-core's, for the host: Tseng, Han, Wierman, "In-Network Freshness Control:
- * Trading Throughput for Freshness", section IV-A. Why each step is as it is stands with those laws.
+/* The schedulers of freshness control, the shaper and CoDel in integers, for BPF. Tests on the host compare
+ * them with those of freshline-core, whose comments explain each step. Source of the schedulers: Tseng, Han,
+ * Wierman, "In-Network Freshness Control: Trading Throughput for Freshness", section IV-A.
  *
- *     SDM: b = share S_LDA - (1 - share) S_AoI, the AoI class goes first where b > 0
- *     TDM: T_AoI = share T_f, T_LDA = (1 - share) T_f
+ *     SDM: b = share S_LDA - (1 - share) S_AoI over the bytes S sent; the AoI class goes first if b > 0,
+ *          or if b = 0 and share > 0
+ *     TDM: frames of T_f: intervals T_AoI = share T_f and T_LDA = (1 - share) T_f in turn
  *     shaper: packet n of a busy period ends at start + ceil(sum of bits / rate) */
 #ifndef FRESHLINE_IFC_LAW_H
 #define FRESHLINE_IFC_LAW_H
 
 #include "../numbers.h"
 
-/* The share of the AoI class is in parts of this. */
+/* A share of 100 %; the share of the AoI class is a multiple of 1 / WHOLE_SHARE. */
 #define WHOLE_SHARE 1000000ULL
 #define NS_PER_S 1000000000ULL
 #define BITS_PER_BYTE 8
 #define UNLIMITED (~0ULL)
-/* A credit of more bytes than this is one of so many: 1 TiB. */
+/* The maximum of the credit, in bytes (1 TiB); a larger credit is reduced to it. */
 #define LARGEST_CREDIT (1ULL << 40)
-/* b stays within this where the credit is unlimited: 4 TB in one class's favour. The core counts on
- * beyond it. */
+/* The maximum of |b| with an unlimited credit: 4 TB in favour of one class. The core has no such limit. */
 #define LARGEST_BUDGET (1LL << 62)
 
 enum class {
@@ -36,17 +36,17 @@ struct scheduler_settings {
 	__u64 scheduler;
 	/* The share of the AoI class, at most WHOLE_SHARE. */
 	__u64 aoi_share;
-	/* SDM's, in bytes, or UNLIMITED. */
+	/* The credit of SDM, in bytes, or UNLIMITED. */
 	__u64 credit;
-	/* TDM's frame, ns. */
+	/* The frame of TDM, in ns. */
 	__u64 frame_ns;
 };
 
 struct scheduler_state {
-	/* SDM's b, in bytes times WHOLE_SHARE, and the share that it was counted with. */
+	/* b of SDM, in bytes times WHOLE_SHARE, and the share with which it was computed. */
 	__s64 budget;
 	__u64 aoi_share;
-	/* Whose interval of TDM it is, once one has begun, and until when. */
+	/* TDM: whether an interval has begun, the class whose interval it is, and its end. */
 	__u64 has_begun;
 	__u64 turn;
 	__u64 ends_ns;
@@ -62,7 +62,7 @@ static inline enum class sdm_prefers(__s64 budget, __u64 aoi_share)
 	return budget > 0 || (budget == 0 && aoi_share > 0) ? AOI : DROP_AVERSE;
 }
 
-/* A part of the frame, without an overflow: shares are below 2^20. */
+/* The interval of a class in a frame. It does not overflow, as shares are below 2^20. */
 static inline __u64 tdm_interval(enum class class, const struct scheduler_settings *settings)
 {
 	__u64 frame = settings->frame_ns;
@@ -91,7 +91,7 @@ static inline enum class tdm_prefers(struct scheduler_state *state, __u64 now_ns
 	return next;
 }
 
-/* What was owed under another share is forgiven. */
+/* Resets b if the share has changed. */
 static inline void sdm_go_by(struct scheduler_state *state, __u64 aoi_share)
 {
 	if (state->aoi_share == aoi_share)
@@ -100,7 +100,7 @@ static inline void sdm_go_by(struct scheduler_state *state, __u64 aoi_share)
 	state->budget = 0;
 }
 
-/* Which class goes first. */
+/* The class that goes first. */
 static inline enum class scheduler_prefers(struct scheduler_state *state, __u64 now_ns,
 					   const struct scheduler_settings *settings)
 {
@@ -110,7 +110,8 @@ static inline enum class scheduler_prefers(struct scheduler_state *state, __u64 
 	return sdm_prefers(state->budget, settings->aoi_share);
 }
 
-/* So many bytes of a class are sent, fewer than 2^32. */
+/* Updates b after `bytes` bytes of a class, fewer than 2^32, were sent. The credit limits |b| if the other class
+ * was preferred. */
 static inline void scheduler_on_sent(struct scheduler_state *state, enum class class, __u64 bytes,
 				     const struct scheduler_settings *settings)
 {
@@ -135,22 +136,22 @@ static inline void scheduler_on_sent(struct scheduler_state *state, enum class c
 		state->budget = most;
 }
 
-/* Whether a packet that keeps the link working goes ahead of the drop-averse ones. Of two turns it has one
- * at most while those wait: a flood of such packets, which the guests of a bridge can send, takes no more. */
+/* Whether a link control packet goes before the drop-averse ones. While both are queued, link control packets
+ * have every second turn: a flood of them, as guests of a bridge can send, takes no more than that. */
 static inline int beside_goes_first(__u64 beside, __u64 others, __u64 was_last)
 {
 	return beside && (!others || !was_last);
 }
 
 struct shaper {
-	/* When the last transmission ends. */
+	/* The end of the last transmission. */
 	__u64 free_ns;
-	/* What that was rounded up by, in ns times bit/s, below the rate. */
+	/* The amount by which `free_ns` was rounded up, in ns times bit/s; less than the rate. */
 	__u64 rounding;
 	__u64 rate;
 };
 
-/* There was nothing to send until now. */
+/* A packet arrives while the link has nothing to send. */
 static inline void shaper_on_arrival(struct shaper *shaper, __u64 now_ns)
 {
 	if (now_ns <= shaper->free_ns)
@@ -159,8 +160,8 @@ static inline void shaper_on_arrival(struct shaper *shaper, __u64 now_ns)
 	shaper->rounding = 0;
 }
 
-/* Sends so many bytes, below 2^31, after all that was sent, at so many bit/s, at least 1. When the
- * transmission ends. */
+/* Sends `bytes` bytes, fewer than 2^31, after the last transmission, at `rate` bit/s, at least 1. Returns the
+ * end of the transmission. */
 static inline __u64 shaper_send(struct shaper *shaper, __u64 bytes, __u64 rate)
 {
 	__u64 bit_ns = bytes * BITS_PER_BYTE * NS_PER_S, wanted, over;
@@ -170,7 +171,7 @@ static inline __u64 shaper_send(struct shaper *shaper, __u64 bytes, __u64 rate)
 		shaper->rounding = 0;
 	shaper->rate = rate;
 	if (bit_ns <= shaper->rounding) {
-		/* A tiny packet on a fast link: not even what is owed. */
+		/* A small packet on a fast link takes less time than the last rounding. */
 		shaper->rounding -= bit_ns;
 		return shaper->free_ns;
 	}
@@ -181,7 +182,7 @@ static inline __u64 shaper_send(struct shaper *shaper, __u64 bytes, __u64 rate)
 	return shaper->free_ns;
 }
 
-/* What a link adds to an IP packet: freshline-core's link::Framing. */
+/* The overhead of a link per IP packet, as freshline-core's link::Framing. */
 enum cells {
 	NO_CELLS,
 	ATM,
@@ -189,13 +190,13 @@ enum cells {
 };
 
 struct framing {
-	/* Bytes, at most 256. */
+	/* Both in bytes, at most 256. */
 	__u64 overhead;
 	__u64 mpu;
 	__u64 cells;
 };
 
-/* How many bytes an IP packet of fewer than 2^32 takes on the link. */
+/* The bytes on the link for an IP packet of `bytes` bytes, fewer than 2^32. */
 static inline __u64 on_link(__u64 bytes, const struct framing *framing)
 {
 	__u64 padded = larger(bytes + framing->overhead, framing->mpu);
@@ -207,18 +208,18 @@ static inline __u64 on_link(__u64 bytes, const struct framing *framing)
 	return padded;
 }
 
-/* IPv4 and UDP. */
+/* The headers of IPv4 and UDP, in bytes. */
 #define MIN_HEADERS 28
 
-/* How many segments a packet has, of `length` bytes with all headers once and `on_wire` with those of
- * each segment, whose IP header begins `before` bytes in. Super-packets of virtual machines come with a
- * size of segments and without their number (`gso_segs` is 0, SKB_GSO_DODGY); the kernel has counted them
- * for `on_wire` (qdisc_pkt_len_init):
+/* The number of segments of a packet. `length` counts its headers once, `on_wire` once per segment; the IP
+ * header begins at byte `before`. Super-packets of virtual machines have a segment size, but no number of
+ * segments (`gso_segs` is 0, SKB_GSO_DODGY); the kernel has used the number for `on_wire`
+ * (qdisc_pkt_len_init):
  *
  *     segments = ceil((length - headers) / gso_size)        on_wire = length + (segments - 1) headers
  *
- * Headers are shorter than a segment, so there are two numbers that it may be. That of which the headers
- * are those of IP and its transport, in words of 4 bytes and at least MIN_HEADERS, is it. */
+ * As headers are shorter than a segment, only two numbers are possible. The right one gives headers that IP and
+ * a transport protocol can have: a multiple of 4 bytes, and at least MIN_HEADERS. */
 static inline __u64 segments_in(__u64 gso_segs, __u64 gso_size, __u64 length, __u64 on_wire, __u64 before)
 {
 	__u64 most, added, headers;
@@ -238,9 +239,9 @@ static inline __u64 segments_in(__u64 gso_segs, __u64 gso_size, __u64 length, __
 	return (length - headers + gso_size - 1) / gso_size == most ? most : most - 1;
 }
 
-/* CoDel in integers: freshline-core's router::codel::Law, where its states are explained. */
+/* CoDel in integers, as freshline-core's router::codel::Law, which explains the states. */
 struct codel_settings {
-	/* 0 for none; at most the interval. */
+	/* 0 turns CoDel off; at most the interval. */
 	__u64 target_ns;
 	/* Below 2^32. */
 	__u64 interval_ns;
@@ -257,10 +258,11 @@ struct codel_state {
 	__u64 first_count;
 };
 
-/* An episode that ended less than this many intervals ago continues near its rate. */
+/* If the last dropping episode ended less than this many intervals ago, the next one continues near its drop
+ * rate. */
 #define CODEL_MEMORY 16
 
-/* interval / sqrt(count), rounded: spacings are added up, and what each is cut by would add up, too. */
+/* interval / sqrt(count), rounded to nearest: errors of truncation would add up, as spacings are summed. */
 static inline __u64 codel_spacing(const struct codel_state *state, const struct codel_settings *settings)
 {
 	__u64 square = settings->interval_ns * settings->interval_ns / larger(state->count, 1);
@@ -269,7 +271,7 @@ static inline __u64 codel_spacing(const struct codel_state *state, const struct 
 	return root + (square - root * root > root);
 }
 
-/* The queue ran empty. */
+/* The queue has become empty. */
 static inline void codel_on_empty(struct codel_state *state)
 {
 	state->has_due = 0;
@@ -290,8 +292,8 @@ static inline int codel_is_standing(struct codel_state *state, __u64 now_ns, __u
 	return now_ns >= state->due_ns;
 }
 
-/* Whether the head of the queue is dropped, after so long in it and with so many bytes behind it. Asked
- * once for each packet that leaves. */
+/* Whether CoDel drops the first packet of the queue, with its sojourn time and the bytes `behind` it. Called
+ * once per dequeued packet. */
 static inline int codel_strikes(struct codel_state *state, __u64 now_ns, __u64 sojourn_ns, __u64 behind,
 				const struct codel_settings *settings)
 {
@@ -320,8 +322,8 @@ static inline int codel_strikes(struct codel_state *state, __u64 now_ns, __u64 s
 	return 1;
 }
 
-/* Times in the queue are counted in buckets: the leading bit of a time and the next SOJOURN_BITS, so
- * that a bucket is 1/16 wide. Longer than SOJOURN_MOST is as long as that: 18 minutes. */
+/* Sojourn times are counted in buckets by their leading bit and the next SOJOURN_BITS bits, so the width of a
+ * bucket is at most 1/16 of the time. Times above SOJOURN_MOST (18 minutes) count as SOJOURN_MOST. */
 #define SOJOURN_BITS 4
 #define SOJOURN_MOST ((1ULL << 40) - 1)
 #define SOJOURN_BUCKETS 592
@@ -330,7 +332,7 @@ static inline __u64 sojourn_bucket(__u64 ns)
 {
 	__u64 value = smaller(ns, SOJOURN_MOST), rest = value, bits = 0, shift;
 
-	/* Most packets of a link that is not full. */
+	/* Most packets, while the link is not saturated. */
 	if (!value)
 		return 0;
 #pragma unroll
@@ -344,8 +346,8 @@ static inline __u64 sojourn_bucket(__u64 ns)
 	return (shift << SOJOURN_BITS) + (value >> shift);
 }
 
-/* Those of a flow are counted in fewer: four of these buckets are one, up to 17 s, and all below 16 us are
- * the first. */
+/* Flows have fewer and wider buckets: each joins four of the buckets above, up to 17 s; the first one holds
+ * all times below 16 us. */
 #define FLOW_SOJOURN_JOINS 4
 #define FLOW_SOJOURN_SKIPS 43
 #define FLOW_SOJOURN_BUCKETS 81

@@ -1,5 +1,5 @@
-/* A packet's way out of the queueing discipline: out of its queue, onto the link, and off it when its
- * transmission is over. For main.bpf.c alone. */
+/* Dequeues packets: from the queue onto the link, and to the device when the transmission is over. For
+ * main.bpf.c only. */
 #ifndef FRESHLINE_IFC_LEAVE_H
 #define FRESHLINE_IFC_LEAVE_H
 
@@ -21,13 +21,13 @@ static __always_inline struct sk_buff *take_beside(struct place *to)
 	return skb;
 }
 
-/* Takes the next packet of a queue in which there is one, other than the drop-averse one. */
+/* Takes the next packet of a non-empty queue, AOI or OTHER. */
 static __always_inline struct sk_buff *take_next(__u32 queue, struct place *to)
 {
 	return queue == AOI ? take_newest(to) : take_beside(to);
 }
 
-/* The queue that is to be served; QUEUES for none. */
+/* The queue to serve next; QUEUES if all are empty. */
 static __always_inline __u32 choose(__u64 now_ns)
 {
 	__u64 updates = waiting(AOI), beside = waiting(OTHER), others = waiting(DROP_AVERSE) + segments_left;
@@ -39,14 +39,14 @@ static __always_inline __u32 choose(__u64 now_ns)
 	return beside_goes_first(beside, others, beside_was_last) ? OTHER : DROP_AVERSE;
 }
 
-/* Puts a packet on a line. */
+/* Puts a packet on a line of the link. */
 static __always_inline void occupy(struct sk_buff *skb, struct place *line)
 {
 	struct account *account = account_of(line->queue);
 
 	if (line->queue == DROP_AVERSE)
 		segments_left = settings.rate ? larger(line->segments, 1) : 1;
-	/* It may have come after the time at which the one before was due. */
+	/* It may have arrived after the end of the last transmission. */
 	line->waited_ns = larger(shaper.free_ns, line->arrived_ns) - line->arrived_ns;
 	account->on_link_packets = line->segments;
 	account->on_link_bytes = line->bytes;
@@ -55,7 +55,7 @@ static __always_inline void occupy(struct sk_buff *skb, struct place *line)
 		bpf_kfree_skb(skb);
 }
 
-/* The bytes of the segment whose turn it is: all of them have the packet's together. */
+/* The bytes of the next segment: the sum over all segments is the packet's length. */
 static __always_inline __u64 segment(const struct place *line)
 {
 	__u64 all = larger(line->segments, 1), after = segments_left - 1;
@@ -63,8 +63,8 @@ static __always_inline __u64 segment(const struct place *line)
 	return line->bytes * (all - after) / all - line->bytes * (all - segments_left) / all;
 }
 
-/* Begins to send what is on a line: a packet, or its next segment; at the device's own rate all segments at
- * once. */
+/* Starts the transmission of the packet on a line, or of its next segment; at the device's own rate, of all
+ * segments at once. */
 static __always_inline void transmit(const struct place *line, __u32 queue)
 {
 	__u64 bytes = line->bytes, segments = larger(line->segments, 1);
@@ -81,7 +81,8 @@ static __always_inline void transmit(const struct place *line, __u32 queue)
 	sending = (queue == DROP_AVERSE ? IN_SEGMENTS : WHOLE) + 1;
 }
 
-/* Begins to send the next packet or segment, if one waits. Whether to go on looking for one. */
+/* Starts the transmission of the next packet or segment, if there is one. Returns whether a further call may
+ * find one. */
 static __always_inline int start(void)
 {
 	__u32 queue = choose(shaper.free_ns), key = queue == DROP_AVERSE ? IN_SEGMENTS : WHOLE;
@@ -105,7 +106,7 @@ static __always_inline int start(void)
 	return 0;
 }
 
-/* Sends a packet that finds the link idle and nothing waiting: it begins as it comes. */
+/* Starts the transmission of an arriving packet at once, as the link is idle and all queues are empty. */
 static __always_inline int send_at_once(struct sk_buff *skb, struct Qdisc *qdisc,
 					struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival,
 					__u32 queue)
@@ -119,7 +120,7 @@ static __always_inline int send_at_once(struct sk_buff *skb, struct Qdisc *qdisc
 	qdisc->qstats.backlog += length_on_wire(skb);
 	note(line, arrival);
 	line->queue = queue;
-	/* TDM's turns pass. */
+	/* The intervals of TDM go on. */
 	scheduler_prefers(&scheduler, shaper.free_ns, &settings.scheduler);
 	occupy(skb, line);
 	transmit(line, queue);
@@ -153,7 +154,8 @@ static __always_inline void count_sent(const struct place *packet)
 	flow->sojourns[of_flow]++;
 }
 
-/* A transmission is over. Whether a packet has left with it, which is in the line OVER then. */
+/* Ends a transmission. Returns whether it was that of a whole packet or of its last segment; then the packet
+ * is in the line OVER. */
 static __always_inline int finish(void)
 {
 	__u32 key = sending == IN_SEGMENTS + 1 ? IN_SEGMENTS : WHOLE, over = OVER;
@@ -175,9 +177,9 @@ static __always_inline int finish(void)
 	return 1;
 }
 
-/* Ends a transmission whose time is over, and begins the next one. Goes on until a packet has left, or
- * nothing is over. At the device's own rate the packet leaves as it begins, and the next one does not
- * begin: what comes until the device asks again may overtake it. */
+/* Ends the transmission if its time is over, and starts the next one. The loop ends when a packet has left, or
+ * when no transmission is over. At the device's own rate a packet leaves when its transmission starts, and the
+ * next one does not start: packets that arrive before the device's next request may overtake it. */
 static long step(__u64 round, __u64 *now_ns)
 {
 	int has_left = 0, looks_on;

@@ -1,16 +1,19 @@
-/* Freshness control as a queueing discipline of the kernel, at the root of one device: the newest update
- * of each flow, FQ-CoDel (or CoDel, or a FIFO) for drop-averse packets, a scheduler between them, and a shaper behind.
+/* Freshness control as a queueing discipline of the kernel, at the root of one device: a queue of the newest
+ * update per flow, FQ-CoDel (or CoDel, or a FIFO) for drop-averse packets, a scheduler that shares the link
+ * between them, and a shaper.
  *
- *                ┌ newest: a packet a flow ◄─ hosts in turn         ┐
- *  ─► class_of ──┼ lanes: a CoDel queue a hash of flows (lanes.h)   ├─► scheduler ─► link ─►
- *                └ a ring of ARP, LLDP, … (every second turn) ──────┘
+ *                ┌ updates: one packet per flow, hosts in turn (turns.h) ┐
+ *  ─► class_of ──┼ lanes: a CoDel queue per hash of flows (lanes.h)      ├─► scheduler ─► link ─►
+ *                └ a ring of ARP, LLDP, … (at most every second turn)    ┘
  *
- * A packet leaves when its transmission is over, or without a rate as the device asks for one: the queue
- * is then what the device's own limit (BQL, a full ring) leaves here. Super-packets cannot be taken apart here: a drop-averse
- * one is sent segment by segment, with updates between, and leaves when the last segment is over.
+ * With a rate, a packet leaves when its transmission is over. Without a rate, a packet leaves when the device
+ * requests one, and a queue forms here while the device's own limit (BQL, a full ring) is reached. The program
+ * cannot split super-packets: a drop-averse one is scheduled segment by segment, interleaved with updates, and
+ * leaves when its last segment is over.
  *
- * The kernel calls one function at a time (the lock of the root). A packet is owned by whoever holds its
- * pointer; in a map it is exchanged for another, so that none is lost and none is there twice. */
+ * The kernel calls one function at a time (the lock of the root discipline). Each packet has one owner, the
+ * holder of its pointer; a pointer in a map is only exchanged for another one, so that no packet is lost or
+ * duplicated. */
 #include "qdisc.h"
 
 #include <bpf/bpf_tracing.h>
@@ -19,7 +22,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* Whether the link has something to send after what it is sending. */
+/* Whether packets or segments are queued behind the current transmission. */
 static __always_inline int is_busy(void)
 {
 	return waiting(AOI) || waiting(DROP_AVERSE) || waiting(OTHER) ||
@@ -65,8 +68,8 @@ int BPF_PROG(ifc_enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_s
 	return put_last(skb, qdisc, to_free, &arrival);
 }
 
-/* Gives what the link has sent. The next transmission begins where the last one ended, however late this
- * is called: so the rate is exact, and a packet that is late does not delay those behind it. */
+/* Returns a packet whose transmission is over. The next transmission starts at the end of the last one, even if
+ * this function is called late: so the rate is exact, and a late packet does not delay the following ones. */
 SEC("struct_ops")
 struct sk_buff *BPF_PROG(ifc_dequeue, struct Qdisc *qdisc)
 {
@@ -97,14 +100,14 @@ struct sk_buff *BPF_PROG(ifc_dequeue, struct Qdisc *qdisc)
 	return NULL;
 }
 
-/* One queueing discipline a program, as the maps are its queues. */
+/* Each loaded program serves one queueing discipline, as the maps are its queues. */
 SEC("struct_ops")
 int BPF_PROG(ifc_init, struct Qdisc *qdisc, struct nlattr *options, struct netlink_ext_ack *extack)
 {
 	if (owner)
 		return -EBUSY;
 	owner = (__u64)qdisc;
-	/* Once: what is in place is found by them. */
+	/* Only once: rows in the maps are found by hashes with these secrets. */
 	for (__u32 at = 0; at < SECRETS && !secrets[SECRETS - 1]; at++)
 		secrets[at] = (__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
 	about.is_in_place = 1;
@@ -120,7 +123,7 @@ static __always_inline void vanish(struct sk_buff *skb, const struct place *plac
 	bpf_kfree_skb(skb);
 }
 
-/* Drops the next packet that waits, an update or one of OTHER; ends the loop when none does. */
+/* Drops the next queued packet of AOI or OTHER; ends the loop if there is none. */
 static __always_inline long drop_next(__u32 queue)
 {
 	__u32 whole = WHOLE;
@@ -168,7 +171,7 @@ static long drop_beside(__u64 round, void *nothing)
 	return drop_next(OTHER);
 }
 
-/* Drops what is being sent. */
+/* Drops the packet on a line. */
 static __always_inline void clear(__u32 key)
 {
 	struct place *line = bpf_map_lookup_elem(&link, &key);
@@ -186,7 +189,7 @@ static __always_inline void clear(__u32 key)
 	vanish(skb, line);
 }
 
-/* Comes when the device goes down, and before `destroy`. */
+/* Called when the device goes down, and before `destroy`. */
 SEC("struct_ops")
 void BPF_PROG(ifc_reset, struct Qdisc *qdisc)
 {
@@ -203,7 +206,7 @@ void BPF_PROG(ifc_reset, struct Qdisc *qdisc)
 	qdisc->qstats.backlog = 0;
 }
 
-/* Also comes after an init that failed. */
+/* Also called after an init that failed. */
 SEC("struct_ops")
 void BPF_PROG(ifc_destroy, struct Qdisc *qdisc)
 {
@@ -213,7 +216,7 @@ void BPF_PROG(ifc_destroy, struct Qdisc *qdisc)
 	owner = 0;
 }
 
-/* The loader gives it a name that no other device's has. */
+/* The loader replaces `id` by a name that is unique per device. */
 SEC(".struct_ops.link")
 struct Qdisc_ops freshline_ifc = {
 	.enqueue = (void *)ifc_enqueue,

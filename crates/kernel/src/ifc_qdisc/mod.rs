@@ -1,14 +1,14 @@
-//! Freshness control (IFC) as the queueing discipline of a device, in the kernel: `main.bpf.c`, its
-//! settings, and what holds it in place.
+//! Freshness control (IFC) as the queueing discipline of a device, in the kernel: loads
+//! `main.bpf.c`, installs it, changes its settings, reads its counters, and removes it.
 //!
 //! ```text
-//!  attach ──► pinned, at the root of the device ──► stays until detach, or until the device is gone
+//!  attach ──► pinned, at the root of the device ──► stays until detach or the end of the device
 //! ```
 //!
-//! Each device has a program of its own, whose maps are its queues. The kernel knows a queueing
-//! discipline by its name, which all network namespaces share; so names are made of the numbers of
-//! namespace and device. What was at the root before stands in a map that is pinned with the others, and
-//! comes back at the end.
+//! Each device has its own instance of the program, whose maps are the queues. The kernel
+//! identifies a queueing discipline by a name that is unique among all network namespaces, so the
+//! name contains the numbers of namespace and device. The previous root discipline is saved in a
+//! pinned map, and restored when this one is removed.
 
 #[cfg(ifc_qdisc)]
 mod load;
@@ -28,16 +28,16 @@ use crate::pin::{self, CONTROL, Folder};
 use crate::root::{Found, cannot_read};
 pub use settings::Settings;
 
-/// Folders of pins are called so, with the numbers of their namespace and of their device.
+/// The prefix of folders of pins; the numbers of namespace and device follow.
 const PIN_PREFIX: &str = "router-";
-/// The type that a kernel has which takes queueing disciplines in BPF.
+/// The kernel has this type if it accepts queueing disciplines in BPF.
 const OFFERED_BY: &str = "bpf_struct_ops_Qdisc_ops";
-/// The first key of maps.
+/// The key of the only value of a map.
 const FIRST: [u8; 4] = 0_u32.to_ne_bytes();
-/// How many numbers stand before the attributes in a `struct found`.
+/// The length of the numbers before the attributes in a `struct found`, in bytes.
 const BEFORE_FOUND: usize = 2 * 8;
 
-/// Maps that are pinned, by their names.
+/// The names of pinned maps.
 const SETTINGS: &str = "settings";
 const BOOKS: &str = "books";
 const ABOUT: &str = "about";
@@ -45,20 +45,20 @@ const SOJOURNS: &str = "sojourns";
 const FLOWS: &str = "flows";
 const FOUND: &str = "found";
 
-/// What is to change while it runs.
+/// A change of settings of a running discipline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Change {
     /// The share γ of the AoI class.
     pub aoi_share: Option<AoiShare>,
-    /// The rate to which it shapes.
+    /// The rate of its shaper.
     pub rate: Option<BitRate>,
 }
 
-/// Whether this kernel and this build have the discipline.
+/// Checks that this kernel and this build support the discipline.
 ///
 /// # Errors
 ///
-/// [`KernelError::Missing`], with what to do, if not.
+/// [`KernelError::Missing`], with a remedy, if not.
 pub fn offered() -> Result<(), KernelError> {
     require_btf()?;
     let has_it = Btf::from_vmlinux()
@@ -80,12 +80,14 @@ pub fn offered() -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Puts the discipline at the root of a device of this network namespace, where it stays.
+/// Installs the discipline at the root of a device of this network namespace, where it stays after
+/// this process has ended.
 ///
 /// # Errors
 ///
-/// Where there is no such device, or it has the discipline already; where its root could not be
-/// restored afterwards; where the kernel or the rights do not suffice. Nothing is left of it then.
+/// If there is no such device; if it has the discipline already; if its present root discipline
+/// could not be restored later; if the kernel or this build does not support the discipline;
+/// without root. After an error, nothing is left installed.
 pub fn attach(device: &str, settings: &Settings) -> Result<(), KernelError> {
     let device = Device::named(device)?;
     require_root("put a queueing discipline in place")?;
@@ -93,7 +95,7 @@ pub fn attach(device: &str, settings: &Settings) -> Result<(), KernelError> {
     let _alone = pin::lock()?;
     remove_deserted()?;
     if let Some(folder) = Folder::find(&pin_name(&device))? {
-        // Of a command that was killed before it was done.
+        // Without the discipline in place, the folder is left over from a command that was killed.
         let is_whole = folder.at(CONTROL).exists();
         let is_at_work = is_whole && status::is_in_place(&folder);
         if is_at_work {
@@ -114,11 +116,11 @@ fn put_in_place(_: Device, _: &Settings) -> Result<(), KernelError> {
     offered()
 }
 
-/// Whether the discipline is at the root of a device. It takes neither root nor the sight of pins.
+/// Whether the discipline is at the root of a device. Needs neither root nor access to pins.
 ///
 /// # Errors
 ///
-/// [`KernelError::NoDevice`], and where the kernel does not tell.
+/// [`KernelError::NoDevice`], and if the kernel does not report the disciplines of the device.
 pub fn is_attached(device: &str) -> Result<bool, KernelError> {
     let device = Device::named(device)?;
     let mut route = Route::open().map_err(cannot_read(&device))?;
@@ -126,23 +128,23 @@ pub fn is_attached(device: &str) -> Result<bool, KernelError> {
     Ok(all.iter().any(|root| is_ours(root, &device)))
 }
 
-/// What the discipline of a device did so far and how it is set, with at most so many flows; nothing if
-/// the device has none.
+/// The counters and settings of the discipline of a device, with at most `flows` flows; `None` if
+/// the device does not have the discipline.
 ///
 /// # Errors
 ///
-/// [`KernelError::NoDevice`]; without root; and where pins are hidden.
+/// [`KernelError::NoDevice`]; without root; and if the pins are not accessible.
 pub fn report(device: &str, flows: usize) -> Result<Option<RouterReport>, KernelError> {
     let Some((device, folder)) = find(device)? else { return Ok(None) };
     status::report(&folder, &device, flows).map(Some)
 }
 
-/// Changes how the discipline of a device is set, from the next packet on; nothing is done if the device
-/// has none, and that is told.
+/// Changes settings of the discipline of a device, from the next packet on. Returns `false` if the
+/// device does not have the discipline.
 ///
 /// # Errors
 ///
-/// [`KernelError::SlowRate`], and those of [`report`].
+/// [`KernelError::SlowRate`], and the errors of [`report`].
 pub fn set(device: &str, change: Change) -> Result<bool, KernelError> {
     let Some((_, folder)) = find(device)? else { return Ok(false) };
     let _alone = pin::lock()?;
@@ -158,12 +160,13 @@ pub fn set(device: &str, change: Change) -> Result<bool, KernelError> {
     Ok(true)
 }
 
-/// Ends the discipline of a device: what was at its root before is there again. What waits is lost.
+/// Removes the discipline of a device, and restores its previous root discipline. Queued packets
+/// are lost.
 ///
 /// # Errors
 ///
-/// [`KernelError::NotAttached`] if the device has none, and where the kernel does not take back what was
-/// found.
+/// [`KernelError::NotAttached`] if the device does not have the discipline, and if the kernel
+/// refuses the previous one.
 pub fn detach(device: &str) -> Result<(), KernelError> {
     let device = Device::named(device)?;
     require_root("remove a queueing discipline")?;
@@ -182,7 +185,7 @@ fn find(device: &str) -> Result<Option<(Device, Folder)>, KernelError> {
     Ok(folder.map(|folder| (device, folder)))
 }
 
-/// Takes the discipline of a device from its root, and from the kernel.
+/// Removes the discipline from the root of a device, and its program from the kernel.
 fn remove(folder: &Folder, device: &Device) -> Result<(), KernelError> {
     if folder.at(FOUND).exists() {
         found(folder)?.restore(device, |root| is_ours(root, device))?;
@@ -196,8 +199,9 @@ fn remove_deserted() -> Result<(), KernelError> {
     for folder in Folder::all(PIN_PREFIX)? {
         let Some((netns, index)) = place_of(folder.name()) else { continue };
         let is_gone = netns == own && name_of(index).is_none();
-        // No other command is at work. What is not in place has no root to give back: it was killed
-        // before it put the discipline there or after it took it away, or it was replaced.
+        // No other command runs now. A discipline that is not installed has no root to restore:
+        // either its command was killed before it was installed or after it was removed, or another
+        // root discipline has replaced it.
         if is_gone || status::is_out_of_place(&folder) {
             folder.detach().and(folder.remove())?;
         }
@@ -205,7 +209,7 @@ fn remove_deserted() -> Result<(), KernelError> {
     Ok(())
 }
 
-/// What stood at the root before.
+/// The previous root discipline.
 fn found(folder: &Folder) -> Result<Found, KernelError> {
     let value = read(&open(folder, FOUND)?)?;
     let (row, attributes) =
@@ -219,8 +223,8 @@ fn is_ours(root: &Qdisc, device: &Device) -> bool {
     root.parent == Handle::ROOT && root.kind == qdisc_name(device)
 }
 
-/// The name under which the kernel has it: at most 15 bytes, and no other device's. Of punctuation it takes
-/// `_` and `.`.
+/// Its name in the kernel: at most 15 bytes, and unique per device. The only punctuation that the
+/// kernel accepts is `_` and `.`.
 fn qdisc_name(device: &Device) -> String {
     format!("fl{}_{}", base36(device.netns), base36(device.index.into()))
 }
@@ -238,7 +242,7 @@ fn pin_name(device: &Device) -> String {
     format!("{PIN_PREFIX}{}-{}", device.netns, device.index)
 }
 
-/// Namespace and number of the device whose pins are in a folder of this name.
+/// The numbers of namespace and device in the name of a folder of pins.
 fn place_of(folder: &str) -> Option<(u64, u32)> {
     let (netns, index) = folder.strip_prefix(PIN_PREFIX)?.split_once('-')?;
     Some((netns.parse().ok()?, index.parse().ok()?))

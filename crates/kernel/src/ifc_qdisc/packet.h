@@ -1,17 +1,17 @@
-/* The front of an IP packet, and its class, for BPF and, by the test that holds it against
- * freshline-core's Header and Classifier, for the host. Whatever the bytes are, reading them ends and
- * stays inside them: what cannot be read is left at zero. */
+/* Parses the front of an IP packet, and classifies the packet, for BPF. A test on the host compares it with
+ * freshline-core's Header and Classifier. For any bytes, parsing ends and stays within them; fields that cannot
+ * be read stay zero. */
 #ifndef FRESHLINE_IFC_PACKET_H
 #define FRESHLINE_IFC_PACKET_H
 
 #include "law.h"
 
-/* How much of a packet is read at most (Header::SNAP_LEN, a power of two), and the memory that it is in,
- * with room for whatever `field` may give. */
+/* The maximum number of bytes read from a packet (Header::SNAP_LEN, a power of two), and the size of the buffer
+ * for them, with room for all results of `field`. */
 #define FRONT 128
 #define MAX_FIELD 16
 #define FRONT_MEMORY (2 * FRONT + MAX_FIELD)
-/* So many extension headers fit, and one more. */
+/* One more than the number of extension headers that fit into FRONT. */
 #define MAX_EXTENSIONS 12
 #define MAX_RULES 64
 
@@ -23,7 +23,7 @@
 #define EXTENSION_LEAST 8
 #define AUTHENTICATION_LEAST 12
 #define UDP_HEADER 8
-/* Of an update: magic, version, kind, session (the book's page on the protocol). */
+/* The front of an update: magic, version, kind, session (see the protocol page of the documentation). */
 #define UPDATE_FRONT 12
 #define UPDATE_KIND 1
 
@@ -39,8 +39,8 @@
 #define SCTP 132
 #define UDP_LITE 136
 
-/* Who sends to whom. Addresses as on the wire, IPv4 mapped into IPv6; ports as numbers. All bytes
- * count, as it is a key of maps. */
+/* Source and destination. Addresses as on the wire, IPv4 mapped into IPv6; ports in host byte order. All bytes
+ * are significant, as a flow is a key. */
 struct flow {
 	__u8 source[16];
 	__u8 destination[16];
@@ -55,11 +55,11 @@ struct header {
 	__u8 dscp;
 	__u8 is_fragment;
 	__u8 is_update;
-	/* Whether it is neighbour discovery or MLD of this link (Header::is_link_control). */
+	/* Neighbour discovery or MLD of this link (Header::is_link_control). */
 	__u8 is_link_control;
-	/* The stream that it looks like, an enum stream; 0 for none. */
+	/* The stream protocol that it looks like, an enum stream; 0 for none. */
 	__u8 stream;
-	/* Whether a rule makes it an update only if its flow carries no stream. */
+	/* A rule makes it an update only if its flow does not look like a stream. */
 	__u8 is_guarded;
 };
 
@@ -76,33 +76,33 @@ enum stream {
 	TUNNEL,
 };
 
-/* What a header may be. */
+/* A condition on a header. */
 enum condition {
 	ANY,
-	/* Of the protocol `from`. */
+	/* The protocol is `from`. */
 	PROTOCOL,
-	/* With a code point of the set `from`, a bit each. */
+	/* The code point is in the set `from`, with one bit per code point. */
 	DSCP,
-	/* With a port from `from` to `to`, at one of AT_SOURCE and AT_DESTINATION. */
+	/* A port is from `from` to `to`, at one of the ends AT_SOURCE and AT_DESTINATION. */
 	PORT,
 	IS_UPDATE,
-	/* With an address that begins with the first `length` bits of `from` and `to`, at one of them. */
+	/* An address begins with the first `length` bits of `from` and `to`, at one of these ends. */
 	ADDRESS,
 };
 
-/* Bits beside the condition. */
+/* The bits of the condition, and flags. */
 #define CONDITION 0xff
 #define AT_SOURCE (1 << 8)
 #define AT_DESTINATION (1 << 9)
 /* The condition must not hold. */
 #define NOT (1 << 10)
 
-/* What follows if the condition holds. The first two are classes. */
+/* The result if the condition holds. The first two are classes. */
 enum outcome {
 	OUTCOME_AOI,
 	OUTCOME_DROP_AVERSE,
 	OUTCOME_FORCED_AOI,
-	/* The next row has to hold as well. */
+	/* The next row must hold, too. */
 	OUTCOME_AND,
 };
 
@@ -114,8 +114,8 @@ struct rule {
 	__u64 length;
 };
 
-/* The bytes from `at` on, at most FRONT. That is said once more, by a mask that the compiler does not
- * see through: the verifier forgets comparisons that were made of copies. */
+/* The bytes from `at` on, which is at most FRONT. A mask ensures this for the verifier, which does not keep
+ * comparisons of copies; the asm statement stops the compiler from removing the mask. */
 static inline const __u8 *field(const __u8 *front, __u32 at)
 {
 	__asm__("" : "+r"(at));
@@ -127,7 +127,7 @@ static inline __u16 number16(const __u8 *bytes)
 	return (__u16)bytes[0] << 8 | bytes[1];
 }
 
-/* How long an extension header says that it is; 0 if it is none, or FRAGMENT is not followed. */
+/* The length of an extension header by its own length field; 0 for other protocols. */
 static inline __u32 extension_length(__u8 kind, const __u8 *at)
 {
 	switch (kind) {
@@ -154,8 +154,8 @@ static inline int is_dns_port(__u16 port)
 	return port == 53 || port == 5353 || port == 5355;
 }
 
-/* The stream that a datagram looks like by the front of its payload, of which so many bytes are there,
- * of `length` in all (StreamProtocol::of_datagram). */
+/* The stream protocol that a datagram looks like, by the first `there` bytes of its payload of `length` bytes
+ * (StreamProtocol::of_datagram). */
 static inline __u8 stream_of_payload(const __u8 *payload, __u32 there, __u32 length, int is_https)
 {
 	__u32 version, type, zero = payload[1] | payload[2] | payload[3];
@@ -189,7 +189,7 @@ static inline __u8 stream_of_payload(const __u8 *payload, __u32 there, __u32 len
 	return length >= 8 && second >= 192 && second <= 223 ? RTP : NO_STREAM;
 }
 
-/* The same of a UDP header, of which so many bytes are there, its payload included. */
+/* The same for a UDP header, with `there` bytes of header and payload. */
 static inline __u8 stream_of(const __u8 *udp, __u32 there, const struct flow *flow)
 {
 	__u32 length = number16(udp + 4);
@@ -201,7 +201,7 @@ static inline __u8 stream_of(const __u8 *udp, __u32 there, const struct flow *fl
 				 flow->source_port == 443 || flow->destination_port == 443);
 }
 
-/* Reads what is behind the IP header and its extensions, from `at` to `end`. */
+/* Parses the bytes after the IP header and its extensions, from `at` to `end`. */
 static inline void read_transport(const __u8 *front, __u32 at, __u32 end, struct header *header)
 {
 	struct flow *flow = &header->flow;
@@ -225,7 +225,7 @@ static inline void read_transport(const __u8 *front, __u32 at, __u32 end, struct
 		header->stream = stream_of(transport, end - at, flow);
 }
 
-/* What the number of a protocol tells by itself (StreamProtocol::of_protocol). */
+/* The stream protocol by the number of the IP protocol (StreamProtocol::of_protocol). */
 static inline __u8 stream_of_protocol(__u8 protocol)
 {
 	switch (protocol) {
@@ -245,7 +245,7 @@ static inline __u8 stream_of_protocol(__u8 protocol)
 	}
 }
 
-/* Words of 4 bytes. Both are aligned so: in a flow, and from the IP header on. */
+/* Copies `count` words of 4 bytes. Both ends are aligned to words: in a flow, and relative to the IP header. */
 static __always_inline void copy_words(__u8 *to, const __u8 *from, int count)
 {
 	__builtin_memcpy(__builtin_assume_aligned(to, 4), __builtin_assume_aligned(from, 4), 4 * count);
@@ -259,14 +259,14 @@ static inline int read_ipv4(const __u8 *front, __u32 length, struct header *head
 	if (words < IPV4_LEAST || words > length)
 		return 0;
 	header->dscp = front[1] >> 2;
-	/* All but "don't fragment". */
+	/* All bits except "don't fragment". */
 	header->is_fragment = (number16(front + 6) & 0x3fff) != 0;
 	copy_words(flow->source + 12, front + 12, 1);
 	copy_words(flow->destination + 12, front + 16, 1);
 	flow->source[10] = flow->source[11] = 0xff;
 	flow->destination[10] = flow->destination[11] = 0xff;
 	flow->protocol = front[9];
-	/* Super-packets of more than 64 kB have no length. */
+	/* Super-packets of more than 64 kB have a length field of 0. */
 	if (all >= words && all < end)
 		end = all;
 	if (flow->protocol == AUTHENTICATION && at + AUTHENTICATION_LEAST <= end) {
@@ -285,7 +285,7 @@ static inline int read_ipv4(const __u8 *front, __u32 length, struct header *head
 	return 1;
 }
 
-/* Whether ICMPv6 of this type keeps the link itself working. What was forwarded does not. */
+/* Whether ICMPv6 of this type is link control. Forwarded packets are not. */
 static inline int is_link_control(const __u8 *front, __u8 type)
 {
 	if (front[7] == 255)
@@ -311,7 +311,7 @@ static inline int read_ipv6(const __u8 *front, __u32 length, struct header *head
 		__u32 least = kind == AUTHENTICATION ? AUTHENTICATION_LEAST : EXTENSION_LEAST;
 		__u32 size = extension_length(kind, extension);
 
-		/* Where it cannot be followed, its own number is what is known. */
+		/* The chain of headers cannot be followed further: the protocol is this header's own number. */
 		if (!size || size < least || at + size > end || at + size > FRONT ||
 		    (kind == HOP_BY_HOP && count > 0)) {
 			if (size)
@@ -333,7 +333,8 @@ static inline int read_ipv6(const __u8 *front, __u32 length, struct header *head
 	return 1;
 }
 
-/* Reads the front of a packet from its IP header on: so many bytes, at most FRONT. Whether it is IP. */
+/* Parses the front of a packet from its IP header on: `length` bytes, at most FRONT. Returns whether it is
+ * IP. */
 static inline int read_header(const __u8 *front, __u32 length, struct header *header)
 {
 	__builtin_memset(header, 0, sizeof(*header));
@@ -346,16 +347,16 @@ static inline int read_header(const __u8 *front, __u32 length, struct header *he
 	return 0;
 }
 
-/* Where the content of an Ethernet frame begins, and its EtherType. */
+/* The offset of the content of an Ethernet frame, and its EtherType. */
 struct content {
 	__u32 at;
 	__u16 ether_type;
 };
 
-/* EtherTypes below this are lengths; the frame is one of 802.2 then, which Linux numbers so. */
+/* An EtherType below MIN_ETHER_TYPE is a length: the frame is one of 802.2, for which Linux has this number. */
 #define MIN_ETHER_TYPE 0x600
 #define ETHER_TYPE_802_2 0x0004
-/* Of a frame that ends before its content. */
+/* For a frame that ends before its content. */
 #define ETHER_TYPE_CUT 0xffff
 
 static inline int is_ip(__u16 ether_type)
@@ -363,15 +364,13 @@ static inline int is_ip(__u16 ether_type)
 	return ether_type == 0x0800 || ether_type == 0x86dd;
 }
 
-/* Whether a tag of a virtual network follows an EtherType: 802.1Q, 802.1ad, and 0x9100 of older
- * equipment. */
+/* Whether this EtherType is that of a VLAN tag: 802.1Q, 802.1ad, or 0x9100 of older equipment. */
 static inline int is_tag(__u16 ether_type)
 {
 	return ether_type == 0x8100 || ether_type == 0x88a8 || ether_type == 0x9100;
 }
 
-/* Walks over at most MAX_TAGS tags in the front of an Ethernet frame of so many bytes
- * (Header::of_ethernet). */
+/* Skips at most MAX_TAGS tags in the first `length` bytes of an Ethernet frame (Header::of_ethernet). */
 static inline struct content content_of(const __u8 *front, __u32 length)
 {
 	struct content content = { .at = ETHERNET_HEADER, .ether_type = ETHER_TYPE_CUT };
@@ -392,12 +391,12 @@ static inline struct content content_of(const __u8 *front, __u32 length)
 	return content;
 }
 
-/* Whether packets of this EtherType keep the link itself working. All others that are not IP, such as
- * PPPoE sessions, MPLS and frames with more than MAX_TAGS tags, carry the traffic of others. */
+/* Whether packets of this EtherType are link control. All others that are not IP, such as PPPoE sessions, MPLS
+ * and frames with more than MAX_TAGS tags, carry the traffic of other hosts. */
 static inline int is_link_protocol(__u16 ether_type)
 {
 	switch (ether_type) {
-	case ETHER_TYPE_802_2: /* in which STP is */
+	case ETHER_TYPE_802_2: /* includes STP */
 	case 0x0806: /* ARP */
 	case 0x8035: /* RARP */
 	case 0x8809: /* LACP */
@@ -422,7 +421,7 @@ static inline __u64 number64(const __u8 *bytes)
 	return (__u64)number32(bytes) << 32 | number32(bytes + 4);
 }
 
-/* The first `length` of 64 bits. */
+/* The first `length` of 64 bits; the others are cleared. */
 static inline __u64 leading(__u64 bits, __u64 length)
 {
 	if (!length)
@@ -468,8 +467,8 @@ static inline int holds(const struct rule *rule, const struct header *header)
 	return condition_holds(rule, header) != !!(rule->condition & NOT);
 }
 
-/* The first rule that holds decides; what none speaks of, and a fragment, is drop-averse. So is what
- * looks like a stream, unless a rule forces it. */
+/* The first rule that holds decides. A packet without such a rule is drop-averse, and so is a fragment. A packet
+ * that looks like a stream is drop-averse, too, unless the rule has `force`. */
 static inline enum class class_of(struct header *header, const struct rule *rules, __u64 count)
 {
 	int fails = 0;

@@ -1,5 +1,6 @@
-/* The kernel's types of queueing disciplines as far as the program uses them: kernels before 6.16 have
- * none in BPF, so they cannot come from the one that builds. As in kernel.h, names are what counts. */
+/* The kernel's types of queueing disciplines, as far as the program uses them. Kernels before 6.16 have no
+ * queueing disciplines in BPF, so these types cannot be taken from the kernel of the build host. As in
+ * kernel.h, only the names matter. */
 #ifndef FRESHLINE_QDISC_H
 #define FRESHLINE_QDISC_H
 
@@ -22,14 +23,14 @@ struct Qdisc {
 	struct gnet_stats_queue qstats;
 };
 
-/* At the front of sk_buff's `cb`. */
+/* The start of the `cb` of an sk_buff. */
 struct qdisc_skb_cb {
-	/* On the wire: with the headers of each segment. */
+	/* The length on the wire, with the headers of each segment. */
 	unsigned int pkt_len;
 };
 
 struct skb_shared_info {
-	/* The payload of a segment; 0 of what is no super-packet. */
+	/* The payload of a segment; 0 if the packet is not a super-packet. */
 	unsigned short gso_size;
 	unsigned short gso_segs;
 };
@@ -52,17 +53,17 @@ struct Qdisc_ops {
 
 #pragma clang attribute pop
 
-/* Drops a packet: while another one comes, and at any other time. */
+/* Drops a packet: the first function during enqueue, bpf_kfree_skb at any other time. */
 extern void bpf_qdisc_skb_drop(struct sk_buff *skb, struct bpf_sk_buff_ptr *to_free) __ksym;
 /* The kernel's hash of the packet's flow, with its own secret. */
 extern __u32 bpf_skb_get_hash(struct sk_buff *skb) __ksym;
 extern void bpf_kfree_skb(struct sk_buff *skb) __ksym;
-/* Has the kernel ask for a packet at a time of the monotonic clock. */
+/* Makes the kernel request a packet at this time of the monotonic clock. */
 extern void bpf_qdisc_watchdog_schedule(struct Qdisc *qdisc, __u64 at_ns, __u64 slack_ns) __ksym;
 extern void bpf_qdisc_bstats_update(struct Qdisc *qdisc, const struct sk_buff *skb) __ksym;
 extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dynptr *out) __ksym;
 
-/* Of <linux/netdevice.h>. */
+/* From <linux/netdevice.h>. */
 #define NET_XMIT_SUCCESS 0
 #define NET_XMIT_DROP 1
 

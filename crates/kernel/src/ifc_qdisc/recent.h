@@ -1,5 +1,5 @@
-/* The rate at which bytes left in the last seconds, from two counts, for BPF and for the host:
- * freshline-core's router::RecentRate, which the loader makes of them. */
+/* The rate of departures in the last seconds, from two counts, for BPF and for the host. The loader makes
+ * freshline-core's router::RecentRate of them. */
 #ifndef FRESHLINE_IFC_RECENT_H
 #define FRESHLINE_IFC_RECENT_H
 
@@ -9,14 +9,14 @@
 #define RECENT_WINDOW_NS 2000000000ULL
 
 struct recent {
-	/* When the current window began. */
+	/* The start of the current window. */
 	__u64 began_ns;
-	/* Bytes sent in it, and in the window before. */
+	/* Bytes sent in the current window, and in the previous one. */
 	__u64 now;
 	__u64 before;
 };
 
-/* So many bytes left at this time, which is not before those of earlier calls. */
+/* Counts bytes that left at `at_ns`, which never decreases from call to call. */
 static inline void recent_count(struct recent *recent, __u64 at_ns, __u64 bytes)
 {
 	__u64 passed = (at_ns - recent->began_ns) / RECENT_WINDOW_NS;

@@ -1,4 +1,5 @@
-//! How the discipline is set, and the map in which the kernel has it: `struct settings` of `intf.h`.
+//! The settings of the discipline, and their form in the kernel's map: `struct settings` of
+//! `intf.h`.
 
 use freshline_core::link::{Cells, Framing};
 use freshline_core::router::{
@@ -10,28 +11,28 @@ use freshline_core::unit::{BitRate, Bytes, Packets, Span};
 
 use crate::error::KernelError;
 
-/// A share of one, as `law.h` counts it.
+/// A share of 100 % in the units of `law.h`.
 const WHOLE_SHARE: f64 = 1e6;
 const UNLIMITED: u64 = u64::MAX;
-/// The most rules and places that the program has room for.
+/// The maximum numbers of rules, flows and drop-averse packets that the program has room for.
 const MAX_RULES: usize = 64;
 const MAX_FLOWS: Packets = Packets::new(1 << 18);
 const MAX_PACKETS: u64 = 1 << 16;
-/// More hashes of flows than these have no lanes of their own.
+/// The maximum number of lanes; more queues than this share lanes.
 const MAX_LANES: u32 = 1 << 16;
-/// The integers of CoDel's law take its square.
+/// The maximum of CoDel's interval: its square in ns must fit in 64 bits.
 const MAX_INTERVAL: Span = Span::from_secs(4);
-/// A lane that is alone has its turn as long as it has packets.
+/// The quantum of a single lane, in bytes, which does not take turns with others.
 const NO_TURNS: u64 = 1 << 30;
-/// No packet is taken to be shorter where a queue's limit is in bytes.
+/// The assumed minimum size of a packet, in bytes, if a queue's limit is in bytes.
 const SHORTEST: u64 = 64;
-/// Slower than this a packet takes 12 s.
+/// The minimum rate, at which a full-sized packet takes 12 s.
 const SLOWEST: BitRate = BitRate::from_bps(1000);
 
-/// In place of a rate: the device's own.
+/// Stands for the device's own rate.
 const LINE_RATE: u64 = 0;
 
-/// Positions in the row of numbers.
+/// Indices in the row of numbers.
 const RATE: usize = 0;
 const AOI_SHARE: usize = 2;
 const MAX_FLOWS_AT: usize = 5;
@@ -39,24 +40,24 @@ const MAX_PACKETS_AT: usize = 6;
 const LANES_AT: usize = 8;
 const BY_HOST: usize = 17;
 const RULES_COUNT: usize = 18;
-/// How many numbers come before the rules, and make one.
+/// The number of numbers before the rules, and per rule.
 const BEFORE_RULES: usize = 19;
 const A_RULE: usize = 5;
 
-/// Settings that the program can have.
+/// Settings that the program supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     numbers: Vec<u64>,
 }
 
 impl Settings {
-    /// Freshness control at this rate, for a link that adds these bytes to each packet; without a rate
-    /// at the device's own, where `framing` has no effect.
+    /// Freshness control at `rate`, for a link that adds `framing` to each packet. Without a rate
+    /// it runs at the device's own rate, and `framing` has no effect.
     ///
     /// # Errors
     ///
-    /// [`KernelError::NotInKernel`] where it has parts that the program has not, and
-    /// [`KernelError::Queue`] or [`KernelError::SlowRate`] where it makes no sense.
+    /// [`KernelError::NotInKernel`] if the program does not support a part of the queue, and
+    /// [`KernelError::Queue`] or [`KernelError::SlowRate`] if the queue or the rate is invalid.
     pub fn new(
         rate: Option<BitRate>,
         framing: Framing,
@@ -86,14 +87,14 @@ impl Settings {
         Ok(Self { numbers })
     }
 
-    /// From the map's value, if it is what this version writes.
+    /// From the map's value; `None` if another version wrote it.
     pub(super) fn from_numbers(numbers: Vec<u64>) -> Option<Self> {
         let is_ours = numbers.len() == BEFORE_RULES + MAX_RULES * A_RULE;
         is_ours.then_some(Self { numbers })
     }
 
-    /// The rules as the program has them: how many rows of five numbers (`struct rule` of `packet.h`), and
-    /// the rows.
+    /// The rules in the program's form: the number of rows, and the rows of five numbers each
+    /// (`struct rule` of `packet.h`).
     pub fn rules(&self) -> &[u64] {
         let count = self.numbers[RULES_COUNT] as usize;
         &self.numbers[RULES_COUNT..BEFORE_RULES + count * A_RULE]
@@ -104,7 +105,7 @@ impl Settings {
         self.numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
     }
 
-    /// The rate to which it shapes; none at the device's own.
+    /// The rate of the shaper; `None` for the device's own rate.
     pub(super) fn rate(&self) -> Option<BitRate> {
         Some(self.numbers[RATE]).filter(|rate| *rate != LINE_RATE).map(BitRate::from_bps)
     }
@@ -123,7 +124,7 @@ impl Settings {
         self.numbers[AOI_SHARE] = millionths(share);
     }
 
-    /// Of how many flows an update may wait.
+    /// The maximum number of flows with a queued update.
     pub(super) fn max_flows(&self) -> u32 {
         self.numbers[MAX_FLOWS_AT] as u32
     }
@@ -133,12 +134,12 @@ impl Settings {
         self.numbers[BY_HOST] != 0
     }
 
-    /// How many lanes there are for drop-averse packets.
+    /// The number of lanes for drop-averse packets.
     pub(super) fn lanes(&self) -> u32 {
         self.numbers[LANES_AT] as u32
     }
 
-    /// How many drop-averse packets may wait.
+    /// The maximum number of queued drop-averse packets.
     pub(super) fn max_packets(&self) -> u32 {
         self.numbers[MAX_PACKETS_AT] as u32
     }
@@ -155,7 +156,7 @@ fn millionths(share: AoiShare) -> u64 {
     (share.get() * WHOLE_SHARE).round() as u64
 }
 
-/// Of how many flows an update may wait, and whether they take turns by host.
+/// The maximum number of flows with a queued update, and whether updates take turns by host.
 fn flows(ifc: &IfcConfig) -> Result<(u64, bool), KernelError> {
     match ifc.aoi {
         QdiscConfig::Ifil(IfilParams { limit: Packets::ZERO, .. }) => {
@@ -174,7 +175,7 @@ fn flows(ifc: &IfcConfig) -> Result<(u64, bool), KernelError> {
     }
 }
 
-/// The queues of drop-averse packets, as `lanes.h` has them.
+/// The queues of drop-averse packets, in the form of `lanes.h`.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lanes {
     max_packets: u64,
@@ -217,7 +218,7 @@ impl Lanes {
         }
     }
 
-    /// A single one, that drops what does not fit.
+    /// A single lane, which drops arriving packets beyond its limit.
     fn one(limit: Limit) -> Result<Self, KernelError> {
         let (max_packets, max_bytes) = match limit {
             limit if limit.is_zero() => return Err(QdiscError::ZeroLimit.into()),
@@ -263,7 +264,7 @@ impl Lanes {
     }
 }
 
-/// As a `struct framing` of `law.h`.
+/// The framing as a `struct framing` of `law.h`.
 fn framing_numbers(Framing { overhead, mpu, cells }: Framing) -> [u64; 3] {
     let cells = match cells {
         Cells::None => 0,
@@ -273,7 +274,7 @@ fn framing_numbers(Framing { overhead, mpu, cells }: Framing) -> [u64; 3] {
     [overhead.get(), mpu.get(), cells]
 }
 
-/// Which, its credit, and its frame in ns.
+/// The scheduler: its kind, the credit of SDM in bytes, and the frame of TDM in ns.
 fn scheduler(scheduler: SchedulerParams) -> Result<[u64; 3], KernelError> {
     match scheduler {
         SchedulerParams::Sdm(SdmParams { credit: Credit::Limited(credit) }) => {
@@ -295,25 +296,25 @@ mod condition {
     pub(super) const PORT: u64 = 3;
     pub(super) const IS_UPDATE: u64 = 4;
     pub(super) const ADDRESS: u64 = 5;
-    /// Of ports and addresses: at which ends.
+    /// The ends at which a port or an address is tested.
     pub(super) const SOURCE: u64 = 1 << 8;
     pub(super) const DESTINATION: u64 = 1 << 9;
-    /// It must not hold.
+    /// The test must not hold.
     pub(super) const NOT: u64 = 1 << 10;
 }
 
-/// What follows from a test in a `struct rule` of `packet.h`.
+/// The result if a test holds, in a `struct rule` of `packet.h`.
 mod outcome {
     pub(super) const AOI: u64 = 0;
     pub(super) const DROP_AVERSE: u64 = 1;
     pub(super) const FORCED_AOI: u64 = 2;
-    /// The next row has to hold as well.
+    /// The next row must hold, too.
     pub(super) const AND: u64 = 3;
 }
 
-/// As rows of `struct rule` of `packet.h`: the condition, what follows, and what the condition needs. A
-/// row for each test of each alternative; a list of several ranges or prefixes is several alternatives, or
-/// where none of them may hold, several tests.
+/// The rules as rows of `struct rule` of `packet.h`: the condition, the outcome, and three
+/// parameters of the condition. Each test of each alternative is a row. A list of ranges or
+/// prefixes becomes several alternatives, or several tests if it is negated.
 fn rules(classifier: &Classifier) -> Result<Vec<[u64; A_RULE]>, KernelError> {
     let too_many = || {
         let what = format!("room for more than {MAX_RULES} tests in the rules of `--classify`");
@@ -357,7 +358,7 @@ fn rules(classifier: &Classifier) -> Result<Vec<[u64; A_RULE]>, KernelError> {
     if rows.len() > MAX_RULES { Err(too_many()) } else { Ok(rows) }
 }
 
-/// The condition of each value of a test, and what it needs.
+/// The condition of each value of a test, and its parameters.
 fn tests(Literal { test, holds }: Literal<'_>) -> Vec<[u64; A_RULE - 1]> {
     let at = |ends| match ends {
         Ends::Either => condition::SOURCE | condition::DESTINATION,

@@ -1,5 +1,5 @@
-/* What the queueing discipline remembers: its maps, which hold the packets and are shared with the loader,
- * and its own variables. For main.bpf.c alone. */
+/* The state of the queueing discipline: its maps, which hold the packets or are shared with the loader, and its
+ * variables. For main.bpf.c only. */
 #ifndef FRESHLINE_IFC_STATE_H
 #define FRESHLINE_IFC_STATE_H
 
@@ -8,56 +8,55 @@
 #include "intf.h"
 #include "turns.h"
 
-/* How many places for drop-averse packets there are, and how many chains of flows and of hosts: powers of
- * two, less one. */
+/* The number of places for drop-averse packets, and the number of chains of flows and of hosts: powers of two,
+ * minus one. */
 const volatile __u32 slots_mask;
 const volatile __u32 chains_mask;
 
-/* How long until the kernel asks again should a packet be missing where one is counted. */
+/* The time until the kernel's next request, if a counted packet is missing. */
 #define AGAIN_NS 1000000
-/* More than wait in a queue. */
+/* More packets than a queue can hold. */
 #define MAX_WAITING (1 << 20)
-/* How many transmissions may be over and lanes have their turn when the kernel asks, until it has to ask
- * again. */
+/* The maximum number of steps (ends of transmissions, turns of lanes) per request of the kernel. */
 #define MAX_STEPS (1 << 14)
 
-/* A packet, and what is to be remembered of it. */
+/* A packet and its metadata. */
 struct place {
 	struct sk_buff __kptr *skb;
 	__u64 arrived_ns;
-	/* Of one on the link: how long it waited before. */
+	/* Of a packet on the link: its sojourn time in the queue. */
 	__u64 waited_ns;
 	__u64 bytes;
-	/* More than one of a super-packet. */
+	/* The number of segments; above one for a super-packet. */
 	__u64 segments;
 	__u64 queue;
-	/* Of one in a lane: the slot of the packet behind it. Of a free slot: the next free one. */
+	/* In a lane: the slot of the next packet. In a free slot: the next free slot. */
 	__u64 next;
-	/* Its flow's row in `flows`, and number there; a row is another flow's later. */
+	/* The row of its flow in `flows`, and the flow's number: the row may belong to another flow later. */
 	__u64 flow_row;
 	__u64 flow_number;
 };
 
-/* A set of rows in `flows`: in which of them a flow of a hash may be. */
+/* A set of rows in `flows`, with a tag per row. */
 #define FLOW_SETS 512
 #define WAYS 8
 
 struct flow_set {
-	/* The rest of the hash, never 0, which is that of a row that has not been used. */
+	/* The rest of the flow's hash, never 0; 0 for an unused row. */
 	__u32 tags[WAYS];
 };
 
-/* A queue of drop-averse packets: those of the flows with one hash. */
+/* A queue of drop-averse packets, of the flows with one hash value. */
 struct lane {
-	/* Its packets' slots, NONE where it is empty. */
+	/* The slots of its first and last packets; NONE if it is empty. */
 	__u64 first;
 	__u64 last;
 	__u64 bytes;
-	/* Bytes that it may still send this turn; not positive after a packet larger than that. */
+	/* The bytes that it may still send in this turn; zero or less ends the turn. */
 	__s64 credit;
-	/* The epoch in which it has been put into a list of lanes. */
+	/* The epoch in which it was put into a list of lanes. */
 	__u64 epoch;
-	/* The lane behind it in that list. */
+	/* The next lane in that list. */
 	__u64 next;
 	struct codel_state codel;
 };
@@ -68,13 +67,13 @@ struct lane_list {
 	__u64 last;
 };
 
-/* Shared with the loader, which pins each as a map of one value: variables, as they need no lookup. */
+/* Shared with the loader, which pins each as a map of one value. They are variables, as these need no lookup. */
 struct settings settings SEC(".data.settings");
 struct account books[BOOKS] SEC(".data.books");
 struct about about SEC(".data.about");
 
-/* The flows that have an update waiting, which is the newest, and their hosts: in turn (turns.h), the latter
- * also by the numbers of their flows. */
+/* The flows with a queued update, their newest one, and the hosts of these flows. Both are in the order of
+ * their turns (turns.h), and hosts also by their numbers of flows. */
 struct update {
 	struct turn_flow turn;
 	struct place place;
@@ -101,7 +100,7 @@ struct {
 	__type(value, __u64);
 } hosts_by_flows SEC(".maps");
 
-/* The chains by which both are found (chains.h). */
+/* The hash chains of flows and of hosts (chains.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -116,7 +115,7 @@ struct {
 	__type(value, __u64);
 } host_chains SEC(".maps");
 
-/* Places for drop-averse packets, and behind them MAX_OTHER places for OTHER. */
+/* The places for drop-averse packets, followed by MAX_OTHER places for OTHER. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -131,8 +130,8 @@ struct {
 	__type(value, struct lane);
 } lanes SEC(".maps");
 
-/* What is being sent: an update, or a packet of OTHER; and a drop-averse packet, of which updates may have
- * interrupted the segments. And a packet whose transmission is over. */
+/* The lines of the link: WHOLE is an update or a packet of OTHER in transmission; IN_SEGMENTS is a drop-averse
+ * packet, whose segments may be interleaved with updates; OVER is a packet whose transmission is over. */
 enum line {
 	WHOLE,
 	IN_SEGMENTS,
@@ -147,7 +146,7 @@ struct {
 	__type(value, struct place);
 } link SEC(".maps");
 
-/* Nothing here reads it. */
+/* For the loader; the program does not read it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -155,7 +154,7 @@ struct {
 	__type(value, struct found);
 } found SEC(".maps");
 
-/* How long packets waited: the buckets of each class. */
+/* The buckets of sojourn times, per class. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, CLASSES * SOJOURN_BUCKETS);
@@ -163,10 +162,10 @@ struct {
 	__type(value, __u64);
 } sojourns SEC(".maps");
 
-/* A flow of which nothing is known yet; too long for the stack. */
+/* The initial account of a flow; too large for the stack. */
 struct flow_account unknown_flow;
 
-/* The newest flows (flows.h). */
+/* The recent flows (flows.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FLOW_SETS * WAYS);
@@ -181,41 +180,43 @@ struct {
 	__type(value, struct flow_set);
 } flow_sets SEC(".maps");
 
-/* Of the one queueing discipline that this program is: who it is, 0 for none. Not static, or the
- * compiler takes structs apart, whose types the kernel is then told wrong. */
+/* The address of the kernel's Qdisc that uses this program; 0 for none. This and the following variables are
+ * not static: the compiler would split structs, and report wrong types to the kernel. */
 __u64 owner;
-/* Of all hashes. */
+/* The secrets of all hashes (chains.h). */
 __u64 secrets[SECRETS];
 struct scheduler_state scheduler;
 struct shaper shaper;
 struct turns turns = NO_TURNS;
-/* Lanes that woke since the others had their turns, and the others. */
+/* Lanes that have become active and not had a turn yet, and the other active lanes. */
 struct lane_list new_lanes = { NONE, NONE };
 struct lane_list old_lanes = { NONE, NONE };
-/* Counted up when all lanes are empty, which takes them from their lists; no lane has begun in epoch 0. */
+/* Incremented when all lanes become empty, which removes them from their lists. A lane with epoch 0 is not in a
+ * list. */
 __u64 epoch = 1;
-/* The first of the slots that were used and are free, and how many were ever used. */
+/* The first free slot of those that were used before, and the number of slots that were ever used. */
 __u64 free_slot = NONE;
 __u64 used_slots;
-/* What CoDel and overflows dropped in this call, for the kernel's counts. */
+/* Packets that CoDel and overflows have dropped in this call, and their bytes, for the kernel's counters. */
 __u64 dropped_packets;
 __u64 dropped_on_wire;
-/* The longest lane, while it is looked for, and its bytes. */
+/* During the search for the longest lane: the longest one so far, and its bytes. */
 __u64 longest;
 __u64 max_queue_bytes;
-/* The places of OTHER's ring, counted without end; of the other queues, how many came and went. */
+/* Per queue, the numbers of packets that were dequeued and enqueued so far; for OTHER they are also the
+ * positions in its ring. */
 __u32 first[QUEUES];
 __u32 next[QUEUES];
-/* Which line is in transmission, counted from 1; 0 for none. */
+/* The line in transmission, plus 1; 0 for none. */
 __u64 sending;
-/* Whether the last turn of those that are not updates was OTHER's. */
+/* Whether the last packet or segment that was not an update was of OTHER. */
 __u64 beside_was_last;
-/* How many segments of the drop-averse packet are not over. */
+/* The number of segments of the drop-averse packet on the link that are not sent yet. */
 __u64 segments_left;
-/* The packet that has just come. */
+/* The front of the arriving packet. */
 __u8 front[FRONT_MEMORY] __attribute__((aligned(8)));
 __u32 front_length;
-/* How many of its bytes are before its IP header. */
+/* The number of its bytes before the IP header. */
 __u32 before;
 struct header header;
 
@@ -224,10 +225,10 @@ static __always_inline struct account *account_of(__u32 queue)
 	return &books[queue % BOOKS];
 }
 
-/* How many places of a queue's ring are taken; a queue is a constant. */
+/* The number of queued packets; `queue` is a constant. */
 #define waiting(queue) ((__u32)(next[queue] - first[queue]))
 
-/* Where the packet of this number is, of those of OTHER. */
+/* The place of the packet with this number in the ring of OTHER. */
 static __always_inline struct place *place_beside(__u32 number)
 {
 	__u32 key = slots_mask + 1 + (number & (MAX_OTHER - 1));

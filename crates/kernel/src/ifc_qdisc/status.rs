@@ -1,4 +1,4 @@
-//! What the discipline did, from its maps: in the words of every router.
+//! Reads the counters of the discipline from its maps, as the report that all routers share.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,30 +19,32 @@ use crate::error::KernelError;
 use crate::maps::numbers;
 use crate::pin::Folder;
 
-/// Since when the host runs, in s.
+/// The time since the start of the host, in s.
 const UPTIME: &str = "/proc/uptime";
-/// How exactly it tells that, and so the shortest time over which a rate is reported.
+/// The resolution of [`UPTIME`], and so the minimum time over which a rate is reported.
 const UPTIME_STEP: Span = Span::from_millis(10);
-/// The row of packets that keep the link working, behind those of the classes (`OTHER`).
+/// The row of link control packets, after the rows of the classes (`OTHER`).
 const OTHER: usize = 2;
-/// How many numbers a `struct account` has.
+/// The number of numbers in a `struct account`.
 const ACCOUNT: usize = 15;
-/// Buckets of times in the queue: `SOJOURN_BITS` and `SOJOURN_BUCKETS` of `law.h`.
+/// The buckets of sojourn times: `SOJOURN_BITS` and `SOJOURN_BUCKETS` of `law.h`.
 const SOJOURN_CUTS: u64 = 16;
 const SOJOURN_BUCKETS: u32 = 592;
-/// Those of a flow are joined: `FLOW_SOJOURN_JOINS`, `FLOW_SOJOURN_SKIPS` and `FLOW_SOJOURN_BUCKETS`.
+/// The wider buckets per flow: `FLOW_SOJOURN_JOINS`, `FLOW_SOJOURN_SKIPS` and
+/// `FLOW_SOJOURN_BUCKETS`.
 const JOINS: u64 = 4;
 const SKIPS: u64 = 43;
 const FLOW_SOJOURN_BUCKETS: usize = 81;
-/// How many rows of flows are read at once.
+/// The number of rows of flows per read.
 const READ_AT_ONCE: u32 = 256;
-/// The bytes of a `struct flow`, and positions in the numbers behind it in a `struct flow_account`.
+/// The size of a `struct flow` in bytes, and indices in the numbers after it in a `struct
+/// flow_account`.
 const FLOW: usize = 40;
 const NUMBER: usize = 0;
 const BYTES_IN: usize = 5;
 const FIRST_NS: usize = 11;
 const SOJOURNS_OF_FLOW: usize = 15;
-/// A packet on the link, and those that keep the link working (`MAX_OTHER`).
+/// The maximum number of packets on the link, and of queued link control packets (`MAX_OTHER`).
 const OTHERS: u64 = 1 + 64;
 
 /// A `struct account` of `intf.h`.
@@ -66,7 +68,7 @@ pub(super) fn is_in_place(folder: &Folder) -> bool {
     about(folder).is_ok_and(|[is_in_place, ..]| is_in_place == 1)
 }
 
-/// Whether it is surely not there; another version's may be.
+/// Whether it is certainly not there. The answer is unknown for another version's discipline.
 pub(super) fn is_out_of_place(folder: &Folder) -> bool {
     match about(folder) {
         Ok([is_in_place, ..]) => is_in_place != 1,
@@ -79,12 +81,12 @@ fn about(folder: &Folder) -> Result<[u64; 4], KernelError> {
     numbers(&read(&open(folder, ABOUT)?)?).try_into().map_err(|_| KernelError::OtherVersion)
 }
 
-/// How it is set.
+/// Its settings.
 pub(super) fn settings(map: &MapHandle) -> Result<Settings, KernelError> {
     Settings::from_numbers(numbers(&read(map)?)).ok_or(KernelError::OtherVersion)
 }
 
-/// All that it tells, with at most so many flows.
+/// The full report, with at most `most` flows.
 pub(super) fn report(
     folder: &Folder,
     device: &Device,
@@ -136,7 +138,7 @@ pub(super) fn report(
     })
 }
 
-/// Now, by the clock of the host that counts the time asleep.
+/// The present time, by the clock that includes the time in suspend.
 fn uptime() -> Result<Time, KernelError> {
     let text = fs::read_to_string(UPTIME).map_err(KernelError::file("read", UPTIME))?;
     let seconds = text.split(' ').next().and_then(|seconds| seconds.parse().ok());
@@ -148,7 +150,7 @@ fn recent([began_ns, now, before]: [u64; 3]) -> RecentRate {
     RecentRate::from_counts(Time::from_nanos(began_ns), Bytes::new(now), Bytes::new(before))
 }
 
-/// The numbers of one row; none where there is no such row.
+/// The numbers of one row; empty if there is no such row.
 fn row(map: &MapHandle, key: u32, what: &'static str) -> Result<Vec<u64>, KernelError> {
     let value = map.lookup(&key.to_ne_bytes(), MapFlags::ANY).map_err(KernelError::bpf(what))?;
     Ok(numbers(&value.unwrap_or_default()))
@@ -159,7 +161,7 @@ fn account(books: &[u64], row: usize) -> Result<Account, KernelError> {
     row.and_then(account_from).ok_or(KernelError::OtherVersion)
 }
 
-/// What is on the link is not told apart.
+/// Packets on the link are reported as queued.
 fn account_from(numbers: &[u64]) -> Option<Account> {
     let [
         packets_in,
@@ -228,7 +230,7 @@ fn quantiles_ms(histogram: &SpanHistogram) -> [Option<f64>; 2] {
     [0.5, 0.95].map(|q| (histogram.count() > 0).then(|| histogram.quantile(q).as_millis_f64()))
 }
 
-/// Where a bucket of `sojourn_bucket` begins, in ns.
+/// The lower bound of a bucket of `sojourn_bucket`, in ns.
 fn lower(bucket: u64) -> u64 {
     let shift = (bucket / SOJOURN_CUTS).saturating_sub(1);
     (bucket - shift * SOJOURN_CUTS) << shift
@@ -247,8 +249,8 @@ fn middle_of_joint(bucket: u64) -> Span {
     Span::from_nanos((from + to) / 2)
 }
 
-/// The flows with the highest recent rates, highest first, then silent ones by their bytes; and of how many
-/// something is known.
+/// The `most` flows with the highest recent rates, in descending order, and silent flows after them
+/// by their bytes; and the number of all flows in the map.
 fn flows(map: &MapHandle, now: Time, most: usize) -> Result<(Vec<FlowReport>, u64), KernelError> {
     let rows = map
         .lookup_batch(READ_AT_ONCE, MapFlags::ANY, MapFlags::ANY)
@@ -257,7 +259,7 @@ fn flows(map: &MapHandle, now: Time, most: usize) -> Result<(Vec<FlowReport>, u6
         let (flow, rest) = value.split_at_checked(FLOW)?;
         Some((flow.to_owned(), numbers(rest))).filter(|(_, rest)| rest.get(NUMBER) != Some(&0))
     });
-    // One that lost its row while they are read, and came again, may have been read there.
+    // A flow that loses its row during the read and gets another one may be read twice.
     let mut flows = each_once(found.collect());
     let kept = flows.len() as u64;
     flows.sort_by_cached_key(|(_, numbers)| {
@@ -279,7 +281,8 @@ fn rate_of_flow(numbers: &[u64], min: Span, now: Time) -> Option<u64> {
     Some(recent(counts).rate_bps(min, Time::from_nanos(first_ns), now))
 }
 
-/// A `struct flow`, and the numbers behind it in its `struct flow_account`.
+/// The report of a flow, from its `struct flow` and the numbers after it in its `struct
+/// flow_account`.
 fn flow(key: &[u8], numbers: &[u64], now: Time) -> Option<FlowReport> {
     let (source, rest) = key.split_first_chunk::<16>()?;
     let (destination, rest) = rest.split_first_chunk::<16>()?;

@@ -1,65 +1,68 @@
-/* Whose update is sent next, for BPF and for the host: freshline-core's router::IfilHosts, where its rules
- * are explained, and with turns by flow router::Ifil.
+/* The order in which flows send their updates, for BPF and for the host: with turns by host, as freshline-core's
+ * router::IfilHosts, which explains the rules; with turns by flow, as router::Ifil.
  *
- *     hosts in turn ─► the first flow of the host at the front; the host goes to the end, or leaves with
- *                      its last flow
- *     by flow:         each flow has a host of its own
- *     a full queue:    a host with most flows loses its first one to a host with at least two fewer
+ *     by host:       the first flow of the host at the front is served; then the host moves to the end, or
+ *                    leaves if it has no other flow
+ *     by flow:       the same, and each flow has its own host
+ *     a full queue:  a flow of a host with at least two flows fewer displaces the first flow of a host with
+ *                    the most flows
  *
- * Flows and hosts are rows of arrays, linked by their numbers, and found by their keys (chains.h). Unused
- * rows are linked, too, and rows never used follow them. Each call follows a bounded number of links. The
- * packets are elsewhere, by the rows of their flows.
+ * Flows and hosts are rows of arrays. Rows are linked by their numbers, and found by their keys (chains.h). Free
+ * rows that were used before are in a list; rows that were never used come after all others. Each call follows
+ * a bounded number of links. The packets are stored elsewhere, by the rows of their flows.
  *
- * The file that includes this defines the arrays: turn_flow, turn_host and hosts_with give a pointer, or NULL
- * where there is no such row; flow_chain and host_chain the first link of the chain of a hash. */
+ * The including file defines the arrays: turn_flow, turn_host and hosts_with return a pointer, or NULL if there
+ * is no such row; flow_chain and host_chain return the first link of the chain of a hash. */
 #ifndef FRESHLINE_IFC_TURNS_H
 #define FRESHLINE_IFC_TURNS_H
 
 #include "chains.h"
 
-/* The address that identifies a host, as on the wire: of IPv4 (mapped) all of it, of IPv6 the first half. */
+/* The address that identifies a host, as on the wire: a whole IPv4 address (mapped), or the first half of an
+ * IPv6 address. */
 struct host_address {
 	__u64 halves[2];
 };
 
-/* A host as it is looked for. */
+/* The key by which a host is looked up. */
 struct host_key {
 	struct host_address address;
 	__u64 hash;
 };
 
 struct turn_flow {
-	/* In its chain; first, as the verifier knows no pointer to a member that may be NULL. */
+	/* The link of its chain. It is the first member, as the verifier does not support a pointer to another
+	 * member that may be NULL. */
 	__u64 link;
 	__u64 hash;
 	struct flow flow;
-	/* The flow of the same host that joined next; of an unused row, the next unused one. */
+	/* The flow of the same host that joined next; in a free row, the next free row. */
 	__u64 behind;
 };
 
 struct turn_host {
-	/* In its chain; first, too. */
+	/* The link of its chain; the first member, too. */
 	__u64 link;
 	struct host_key key;
-	/* Whether it is in a chain; not where each flow has a host of its own. */
+	/* Whether it is in a chain: not with turns by flow. */
 	__u64 is_chained;
 	__u64 flows;
 	__u64 first;
 	__u64 last;
-	/* Its neighbours among the hosts with as many flows. */
+	/* The previous and the next host with the same number of flows. */
 	__u64 before;
 	__u64 after;
-	/* The host whose turn is next; of an unused row, the next unused one. */
+	/* The host with the next turn; in a free row, the next free row. */
 	__u64 next;
 };
 
 struct turns {
-	/* The hosts with a flow. */
+	/* The first and the last host in the order of turns. */
 	__u64 first;
 	__u64 last;
-	/* The largest number of flows that a host has. */
+	/* The maximum number of flows per host at the moment. */
 	__u64 most;
-	/* The first unused rows, and how many rows were ever used. */
+	/* For flows and for hosts: the first free row, and the number of rows that were ever used. */
 	__u64 free_flow;
 	__u64 used_flows;
 	__u64 free_host;
@@ -70,7 +73,7 @@ struct turns {
 
 static inline struct turn_flow *turn_flow(__u64 row);
 static inline struct turn_host *turn_host(__u64 row);
-/* The first host with so many flows, from 1 to their limit: its row plus 1, 0 for none. */
+/* The first host with `flows` flows, from 1 to the maximum number of flows: its row plus 1; 0 for none. */
 static inline __u64 *hosts_with(__u64 flows);
 static inline __u64 *flow_chain(__u64 hash);
 static inline __u64 *host_chain(__u64 hash);
@@ -101,7 +104,7 @@ static inline struct host_key host_of(const __u64 *secrets, const struct flow *f
 	return host;
 }
 
-/* The row of a flow that waits; NONE, or NO_ROOM for another one in its chain. */
+/* The row of a flow with a queued update; NONE if it has none, NO_ROOM if its chain is full as well. */
 static inline __u64 turns_flow(const struct flow *flow, __u64 hash)
 {
 	const __u64 *first = flow_chain(hash);
@@ -119,7 +122,7 @@ static inline __u64 turns_flow(const struct flow *flow, __u64 hash)
 	return NO_ROOM;
 }
 
-/* The row of a host that has flows; NONE, or NO_ROOM for another one in its chain. */
+/* The row of a host with flows; NONE if it has none, NO_ROOM if its chain is full as well. */
 static inline __u64 turns_host(const struct host_key *key)
 {
 	const __u64 *first = host_chain(key->hash);
@@ -138,7 +141,8 @@ static inline __u64 turns_host(const struct host_key *key)
 	return NO_ROOM;
 }
 
-/* The host that loses its first flow where a flow of the host in row `known` finds no room; NONE for none. */
+/* The host that loses its first flow to a new flow of the host in row `known`, if the queue is full; NONE if
+ * the new flow is refused. */
 static inline __u64 turns_victim(const struct turns *turns, __u64 known)
 {
 	const struct turn_host *host = turn_host(known);
@@ -149,7 +153,7 @@ static inline __u64 turns_victim(const struct turns *turns, __u64 known)
 	return *head - 1;
 }
 
-/* Puts a host among those with so many flows. */
+/* Sets a host's number of flows, and moves it to the list of hosts with that number. */
 static inline void turns_count(struct turns *turns, __u64 row, struct turn_host *host, __u64 flows)
 {
 	__u64 *head = hosts_with(host->flows);
@@ -194,8 +198,8 @@ static inline void turns_append(struct turns *turns, __u64 row, struct turn_host
 	turns->last = row;
 }
 
-/* Gives a host without flows a row at the end of the turns: which one, or NONE. Without a key it is one of a
- * single flow, which nobody looks for. */
+/* Assigns a row at the end of the turns to a host without flows. Returns the row, or NONE. Without a key, the
+ * host is that of a single flow, and is never looked up. */
 static inline __u64 turns_welcome(struct turns *turns, const struct host_key *key)
 {
 	__u64 row = turns->free_host != NONE ? turns->free_host : turns->used_hosts, *first;
@@ -219,8 +223,9 @@ static inline __u64 turns_welcome(struct turns *turns, const struct host_key *ke
 	return row;
 }
 
-/* Puts a flow, which has none, behind the others of its host, which is in row `known`, or where that is NONE
- * has no flow yet: then `key` is the host's, NULL for one of this flow alone. The flow's row, or NONE. */
+/* Assigns a row to a flow, after the other flows of its host. The host is in row `known`; if that is NONE, the
+ * host is new and has the key `key`, or NULL if it is the host of this flow only. Returns the flow's row, or
+ * NONE. */
 static inline __u64 turns_join(struct turns *turns, const struct flow *flow, __u64 hash, __u64 known,
 			       const struct host_key *key)
 {
@@ -253,7 +258,7 @@ static inline __u64 turns_join(struct turns *turns, const struct flow *flow, __u
 	return at;
 }
 
-/* Takes the first flow of a host that has one: its row, which is unused then, or NONE. */
+/* Removes the first flow of a host. Returns its row, which is free then, or NONE if the host has no flow. */
 static inline __u64 turns_take(struct turns *turns, __u64 row)
 {
 	struct turn_host *host = turn_host(row);
@@ -271,7 +276,7 @@ static inline __u64 turns_take(struct turns *turns, __u64 row)
 	return at;
 }
 
-/* Takes the flow whose turn it is: its row, which is unused then, or NONE. */
+/* Removes the flow that has the turn. Returns its row, which is free then, or NONE if there is no flow. */
 static inline __u64 turns_serve(struct turns *turns)
 {
 	__u64 row = turns->first, at;

@@ -1,4 +1,4 @@
-/* The updates: the newest packet of each flow, in the order of turns.h. For main.bpf.c alone. */
+/* The queue of updates: the newest packet per flow, in the order of turns.h. For main.bpf.c only. */
 #ifndef FRESHLINE_IFC_UPDATES_H
 #define FRESHLINE_IFC_UPDATES_H
 
@@ -46,7 +46,7 @@ static __always_inline __u64 *host_chain(__u64 hash)
 	return bpf_map_lookup_elem(&host_chains, &key);
 }
 
-/* Takes the packet of a row that has left the turns. */
+/* Takes the packet of a flow that was removed from the turns. */
 static __always_inline struct sk_buff *take_update(__u64 row, struct place *to)
 {
 	struct update *from = update(row);
@@ -63,14 +63,14 @@ static __always_inline struct sk_buff *take_update(__u64 row, struct place *to)
 	return skb;
 }
 
-/* Takes the update whose turn it is. */
+/* Takes the next update. */
 static __always_inline struct sk_buff *take_newest(struct place *to)
 {
 	__u64 row = turns_serve(&turns);
 
 	if (row != NONE)
 		return take_update(row, to);
-	/* Never: updates are counted as they join. */
+	/* Cannot happen: updates are counted when they join. */
 	first[AOI] = next[AOI];
 	return NULL;
 }

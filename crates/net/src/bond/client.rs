@@ -1,4 +1,5 @@
-//! The client's end: programs' connections in, one QUIC connection over several interfaces out.
+//! The client's end: accepts connections of programs, and carries them in one QUIC connection over
+//! several interfaces.
 
 mod client_paths;
 mod events;
@@ -30,50 +31,51 @@ use crate::quic::{Identity, Trust};
 use crate::stop::Stop;
 use crate::via::{self, Interfaces, Via, ViaPath};
 
-/// How often interfaces are looked at, paths that are missing are opened, and flows that take too
-/// long are ended.
+/// How often interfaces are listed, missing paths are opened, and flows that exceed their time
+/// limits are ended.
 const LOOK_AROUND: Span = Span::from_millis(250);
 
-/// How long the server may take to answer a handshake at all before the next interface is tried;
-/// less where its name has other addresses, and twice as long each time that none had an answer.
+/// The time limit for the first answer of the server to a handshake, after which the next address
+/// or interface is tried; shorter if the server has several addresses. It doubles each time that
+/// all attempts had no answer, up to [`MAX_DIAL_TIMEOUT`].
 const DIAL_TIMEOUT: Span = Span::from_secs(3);
 const SHORT_DIAL_TIMEOUT: Span = Span::from_millis(375);
 const MAX_DIAL_TIMEOUT: Span = Span::from_secs(24);
 
-/// A name that could not be looked up is asked for again after this time.
+/// The time until a name is looked up again after a failure.
 const LOOKUP_RETRY: Span = Span::from_secs(2);
 
-/// The most addresses of a name that are tried.
+/// The maximum number of addresses per name that are tried.
 const MAX_ADDRESSES: usize = 8;
 
-/// How long a handshake may take once the server has answered.
+/// The time limit of a handshake once the server has answered.
 const HANDSHAKE_TIMEOUT: Span = Span::from_secs(30);
 
-/// After a refusal, or a connection that ended at once, the client waits before it connects again:
-/// this long the first time, twice as long each time, and at most [`MAX_BACKOFF`]; up to half as much
-/// is added, so that clients of one server do not come together.
+/// The delay before the client connects again after a refusal or a short connection. It doubles
+/// each time, up to [`MAX_BACKOFF`]; a random delay of up to half as much is added, so that the
+/// clients of one server do not connect at the same time.
 const BACKOFF: Span = Span::from_millis(250);
 const MAX_BACKOFF: Span = Span::from_secs(30);
 
-/// A connection that has lasted for this long is not one that ended at once.
+/// A connection that has lasted for less than this is short.
 const LASTING: Span = Span::from_secs(5);
 
-/// A path that was given up is tried again after this time.
+/// The time until a path is tried again after it was given up.
 const RETRY: Span = Span::from_millis(500);
 
-/// What a client needs to run.
+/// The configuration of a client.
 #[derive(Debug)]
 pub struct ClientConfig {
     /// The server.
     pub server: Remote,
     /// The name that its certificate must have, unless it is pinned.
     pub server_name: String,
-    /// What makes the client believe that it is the server.
+    /// How the client verifies the server.
     pub trust: Trust,
-    /// Who the client is.
+    /// The client's identity.
     pub identity: Identity,
-    /// By what to leave this host, and where the server is on that way if not at `server`; empty: as
-    /// the routes are.
+    /// The interfaces or addresses by which to leave this host, each with the server's address on
+    /// that path if it differs from `server`. Empty: the routes determine one path.
     pub vias: Vec<ViaPath>,
     /// How to send.
     pub sending: Sending,
@@ -95,7 +97,7 @@ pub struct ListenConfig {
 struct Listener {
     socket: TcpListener,
     target: Option<Target>,
-    /// The system has no descriptors left for who waits there.
+    /// Programs wait here to be accepted, but the process has no descriptors left.
     is_short: bool,
 }
 
@@ -105,29 +107,30 @@ pub struct Client {
     quic: noq_proto::ClientConfig,
     server: Remote,
     lookup: Lookup,
-    /// The name must be looked up, not before this time.
+    /// The name must be looked up at this time.
     lookup_at: Option<Time>,
-    /// The server's addresses, in the order in which they are tried, and the one that is now.
+    /// The server's addresses, in the order in which they are tried, and the index of the current
+    /// one.
     addresses: Vec<SocketAddr>,
     address: usize,
-    /// The server has no address, which was said.
+    /// The server's name has no address, and this has been reported.
     is_without_address: bool,
     server_name: String,
     link: Option<Link>,
     client_paths: Vec<ClientPath>,
-    /// The one by which the first path goes.
+    /// The index of the client path of the first path of the connection.
     dialled: usize,
     dialled_at: Time,
-    /// Not before.
+    /// The client does not connect before this time.
     dial_at: Time,
     /// Handshakes without an answer since the last connection.
     unanswered: u32,
-    /// Refusals and connections that ended at once since the last one that lasted.
+    /// Refusals and short connections since the last connection that was not short.
     refusals: u32,
     ready_at: Option<Time>,
     look_at: Time,
     was_ready: bool,
-    /// The server does not answer, which was said.
+    /// The server does not answer, and this has been reported.
     is_without_answer: bool,
     listeners: Vec<Listener>,
     flows: Slab<ProgramConnection>,
@@ -139,7 +142,7 @@ impl Client {
     /// Opens the sockets.
     ///
     /// # Errors
-    /// [`BondError`] says what is missing.
+    /// [`BondError`] if an address, the identity or the scheduler cannot be used.
     pub fn bind(config: ClientConfig) -> Result<Self, BondError> {
         if config.vias.len() > config::PATHS as usize {
             return Err(BondError::TooManyVias { given: config.vias.len(), max: config::PATHS });
@@ -186,38 +189,38 @@ impl Client {
         })
     }
 
-    /// Where it listens, with the ports that were chosen for port 0.
+    /// The listening addresses, with the ports that were chosen for port 0.
     ///
     /// # Errors
-    /// [`BondError::System`] if the system does not say.
+    /// [`BondError::System`] if the system does not report them.
     pub fn local_addrs(&self) -> Result<Vec<SocketAddr>, BondError> {
         let addresses = self.listeners.iter().map(|listener| listener.socket.local_addr());
         Ok(addresses.collect::<Result<_, _>>().map_err(system("learn its own address"))?)
     }
 
-    /// Runs until `stop`, or until `until` has come.
+    /// Runs until `stop`, or until the time `until`.
     ///
     /// # Errors
-    /// [`BondError`] where it cannot go on; that no path is there is none.
+    /// [`BondError`] if it cannot go on; a lack of paths is not an error.
     pub fn run(&mut self, stop: &Stop, until: Option<Time>) -> Result<(), BondError> {
         let ended = run(self, stop, until);
         self.lose();
         ended
     }
 
-    /// Something through which other threads see how the client fares.
+    /// A handle by which other threads read the client's reports.
     pub fn watcher(&self) -> Watcher {
         self.driver.watcher.clone()
     }
 
-    /// Takes in what has come; whether there may be more.
+    /// Receives datagrams; returns whether there may be more.
     fn receive(&mut self) -> Result<bool, BondError> {
         let mut busy = false;
         let now = self.driver.instant();
         let Self { driver, client_paths, link, .. } = self;
         for client_path in client_paths {
             let Some(outlet) = &mut client_path.outlet else { continue };
-            // Replies to unknown packets stay unsent.
+            // Replies to unknown packets are not sent.
             let received = driver.receive(outlet, Some(client_path.label), |_, _, event, _| {
                 if let (DatagramEvent::ConnectionEvent(_, event), Some(link)) =
                     (event, link.as_mut())
@@ -225,15 +228,16 @@ impl Client {
                     link.on_received(event, now);
                 }
             });
-            // An error: the interface is down, perhaps; that is seen elsewhere.
+            // After an error the interface may be down, which `look_around` finds out.
             busy |= received.unwrap_or(false);
         }
         self.settle()?;
         Ok(busy)
     }
 
-    /// Now and then: opens sockets of interfaces that have come, closes those of interfaces that have
-    /// gone, opens the paths that are missing, and ends what takes too long.
+    /// Every [`LOOK_AROUND`]: opens sockets of new interfaces, closes the sockets of interfaces
+    /// that are gone, connects or opens missing paths, and ends flows that exceed their time
+    /// limits.
     fn look_around(&mut self, now: Time) -> Result<(), BondError> {
         if now < self.look_at {
             return Ok(());
@@ -255,7 +259,7 @@ impl Client {
                     self.check_path(index, &interfaces, now);
                 }
             }
-            // No descriptors are left, perhaps; what was known still holds.
+            // The process may have no descriptors left. The last list stays valid.
             Err(error) => tracing::debug!("interfaces cannot be listed: {error}"),
         }
         if self.link.is_none() {
@@ -309,7 +313,7 @@ impl Client {
             let network = FourTuple::new(client_path.peer, Some(client_path.label));
             match link.connection.open_path(network, PathStatus::Available, instant) {
                 Ok(path) => client_path.path = Some(path),
-                // The server has not given enough connection IDs yet, or takes no more paths.
+                // The server has not provided enough connection IDs yet, or accepts no more paths.
                 Err(error) => {
                     tracing::debug!(via = %client_path.via, "no path: {error}");
                     client_path.retry_at = now + RETRY;
@@ -318,7 +322,7 @@ impl Client {
         }
     }
 
-    /// How long the handshake may take.
+    /// The time limit of the current handshake.
     fn patience(&self) -> Span {
         let has_answered = self.link.as_ref().is_some_and(|link| link.heard_at.is_some());
         let attempts = self.client_paths.len() * self.addresses.len();
@@ -330,13 +334,13 @@ impl Client {
         }
     }
 
-    /// Has the next handshake wait, unless the connection that is lost had lasted.
+    /// Delays the next handshake, unless the lost connection was not short.
     fn back_off(&mut self, now: Time) {
         let has_lasted = self.ready_at.take().is_some_and(|at| now.since(at) >= LASTING);
         self.refusals = if has_lasted { 0 } else { self.refusals + 1 };
         if let Some(doublings) = self.refusals.checked_sub(1) {
             let wait = (BACKOFF * (1u64 << doublings.min(16))).min(MAX_BACKOFF);
-            // The clock's last digits are as good as a die here.
+            // The last digits of the clock are random enough here.
             self.dial_at = now + wait + wait * (now.as_nanos() % 512) / 1024;
         }
     }
@@ -354,10 +358,10 @@ impl Client {
             if !std::mem::replace(&mut self.is_without_answer, true) {
                 tracing::warn!(server = %self.server, "no answer; trying again");
             }
-            // The server may think that it is connected.
+            // For the server the connection may be complete, so it is closed.
             self.transmit();
             self.lose();
-            // Another address, and then another interface, if there are any.
+            // The next address, and after the last one the next interface, if there are more.
             self.address += 1;
             if self.address >= self.addresses.len() {
                 self.address = 0;
@@ -394,7 +398,8 @@ impl Client {
         });
     }
 
-    /// Ends flows that wait for too long, and those of whom nothing is to be expected.
+    /// Ends flows whose requests exceed their time limits, surplus stuck flows, and silent
+    /// half-closed ones; retries others.
     fn sweep(&mut self, now: Time) {
         self.associations.sweep(now);
         let late = self.flows.iter_mut().filter_map(|(key, flow)| flow.is_late(now).then_some(key));
@@ -428,7 +433,7 @@ impl Client {
         }
     }
 
-    /// Moves bytes of the flows that can go on; whether some could go on at once.
+    /// Moves bytes of flows that can make progress; returns whether some can go on at once.
     fn pump(&mut self) -> bool {
         for _ in 0..self.driver.ready.len() {
             let Self { link, flows, by_stream, driver, associations, .. } = self;
@@ -519,7 +524,7 @@ impl End for Client {
                     Some(ip) => ip == client_path.label,
                     None => index == dialled,
                 });
-            // The label is none of this host's addresses: the socket knows its own.
+            // The label is not an address of this host; the socket has its own address.
             to.local = None;
             send_by(
                 client_path.and_then(|(_, client_path)| client_path.outlet.as_mut()),

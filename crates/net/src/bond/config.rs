@@ -1,4 +1,4 @@
-//! The settings of either end, and the QUIC settings that they share.
+//! The settings of both ends, and the QUIC settings that they share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,26 +20,26 @@ use crate::quic::{
 /// The protocol that both sides must name in the handshake (ALPN, RFC 7301).
 const ALPN: &[u8] = b"freshline-bond/1";
 
-/// A connection without a sign of the peer for this long is lost, and its streams with it.
+/// A connection whose peer is silent for this long is lost, and its streams with it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Assumed round trip until one is measured.
+/// The assumed round-trip time before the first measurement.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
-/// The largest UDP payload that an end accepts and sends, in bytes. Larger packets save little CPU time,
-/// and a congestion window of few packets and a small receive buffer hold more of these.
+/// The largest UDP payload that an end accepts and sends, in bytes. Larger packets would save
+/// little CPU time, and a small congestion window or receive buffer would hold too few of them.
 const MAX_PAYLOAD: u16 = 16 * 1024;
 
-/// The largest UDP payload over Ethernet, by IPv4 and IPv6.
+/// The largest UDP payload over Ethernet with IPv4 and with IPv6.
 pub(super) const USUAL_PAYLOAD: u16 = 1452;
 
-/// Paths of one connection at a time.
+/// The maximum number of paths of one connection at a time.
 pub(super) const PATHS: u32 = 8;
 
-/// What finds out how much may be in flight on a path.
+/// The congestion control of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Congestion {
-    /// RFC 9438.
+    /// CUBIC (RFC 9438).
     #[default]
     Cubic,
     /// BBR, version 3.
@@ -55,43 +55,45 @@ impl Congestion {
     }
 }
 
-/// How streams are sent.
+/// How an end sends streams.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sending {
     /// Chooses the path.
     pub scheduler: SchedulerConfig,
     /// Couples the congestion windows of a connection's paths, so that several paths through one
-    /// bottleneck take no more than one flow; else each path is controlled by `congestion`.
+    /// bottleneck take no more than one flow; `None`: `congestion` controls each path by itself.
     pub coupling: Option<CoupledLaw>,
-    /// Finds out how much may be in flight on each path that is not coupled.
+    /// The congestion control of each path if `coupling` is `None`.
     pub congestion: Congestion,
-    /// What one stream may hold at its receiver, in bytes; at most [`Sending::WIDEST`].
+    /// The receive window of one stream, in bytes; at most [`Sending::WIDEST`].
     pub stream_window: u32,
-    /// What all streams of a peer may hold here together, in bytes; half as much again is what waits
-    /// here for the peer's acks. At least [`Sending::MIN_WINDOWS`] windows.
+    /// The receive window of all streams of a peer together, in bytes; at least
+    /// [`Sending::MIN_WINDOWS`] stream windows. Sent data that the peer has not acknowledged may
+    /// use half as much in addition.
     pub memory: u32,
-    /// The most streams of one client.
+    /// The maximum number of streams per client.
     pub streams: u32,
-    /// An idle path sends this often, so that address translators keep its ports open; at most
-    /// [`Sending::MAX_KEEP_ALIVE`]. A path with traffic sends once a second.
+    /// The interval of keep-alives on an idle path, which keep the ports of address translators
+    /// open; at most [`Sending::MAX_KEEP_ALIVE`]. A path with traffic sends one per second.
     pub keep_alive: Span,
 }
 
 impl Sending {
-    /// The widest window of a stream. noq-proto 1.4.0 ends a connection when more than 1024 pieces
-    /// of one stream have come with gaps between them, as packets of 1200 bytes by two paths do that
-    /// take turns; so many packets and gaps do not fit in this.
+    /// The maximum of `stream_window`, in bytes. noq-proto 1.4.0 ends a connection if it has
+    /// received more than 1024 pieces of one stream with gaps between them, which happens when
+    /// packets of 1200 bytes alternate between two paths. A window of this size has no room for
+    /// 1024 such packets and their gaps.
     pub const WIDEST: u32 = 2_000_000;
 
-    /// Whether the scheduler uses the waits of single packets.
+    /// Whether the scheduler uses the queueing delays of single packets.
     pub(super) fn wants_queueing_delays(&self) -> bool {
         self.scheduler.wants_queueing_delays()
     }
 
-    /// The largest interval of keep-alives: an idle connection ends after 30 s.
+    /// The maximum of `keep_alive`: a silent connection ends after 30 s.
     pub const MAX_KEEP_ALIVE: Span = Span::from_secs(20);
 
-    /// So many windows of a stream have room in all that streams may hold.
+    /// The minimum of `memory`, in stream windows.
     pub const MIN_WINDOWS: u32 = 4;
 
     /// Makes the controllers of one connection.
@@ -102,15 +104,15 @@ impl Sending {
         }
     }
 
-    /// So many streams of a peer may be stuck, before those that have been so for longest are given
-    /// up: together they hold at most three quarters of the memory, and the others go on.
+    /// The maximum number of stuck streams per peer; beyond it, the ones stuck for the longest time
+    /// are reset. Together they hold at most three quarters of the memory, so other streams go on.
     pub(super) fn max_stuck(&self) -> usize {
         (self.memory / 4 * 3 / self.stream_window.max(1)) as usize
     }
 }
 
 impl Default for Sending {
-    /// QAware over LIA; 1 MB a stream, 32 MB and 1024 streams a peer.
+    /// QAware over LIA; 1 MB per stream, 32 MB and 1024 streams per peer.
     fn default() -> Self {
         Self {
             scheduler: SchedulerConfig::QAware(Default::default()),
@@ -124,7 +126,7 @@ impl Default for Sending {
     }
 }
 
-/// The client's TLS: whom it trusts, and who it is.
+/// The client's TLS configuration: the servers that it trusts, and its own identity.
 pub(super) fn client(
     trust: &Trust,
     identity: &Identity,
@@ -133,7 +135,7 @@ pub(super) fn client(
     Ok(noq_proto::ClientConfig::new(Arc::new(tls)))
 }
 
-/// The settings of a client's next connection: those of its congestion control are its own. Path MTU
+/// The settings of a client's next connection, which has congestion control of its own. Path MTU
 /// discovery tries up to `max_payload` bytes of UDP payload, or [`MAX_PAYLOAD`] if that is less.
 pub(super) fn next_client(
     config: &noq_proto::ClientConfig,
@@ -145,7 +147,7 @@ pub(super) fn next_client(
     config
 }
 
-/// And those of a server's next connection.
+/// The settings of a server's next connection; see [`next_client`].
 pub(super) fn next_server(
     config: &noq_proto::ServerConfig,
     sending: &Sending,
@@ -165,11 +167,11 @@ pub(super) fn client_endpoint() -> EndpointConfig {
 
 fn set_endpoint(endpoint: &mut EndpointConfig) {
     endpoint.supported_versions(vec![1]);
-    // It fails only below 1200 bytes.
+    // Fails only below 1200 bytes.
     let _ = endpoint.max_udp_payload_size(MAX_PAYLOAD);
 }
 
-/// The server's TLS: who it is, and whom it takes.
+/// The server's endpoint, and its TLS configuration: its identity, and the clients that it accepts.
 pub(super) fn server(
     identity: &Identity,
     clients: &Clients,
@@ -198,7 +200,7 @@ fn transport(sending: &Sending, streams: u32, max_payload: u16) -> Arc<Transport
     config
         .mtu_discovery_config(Some(discovery))
         .max_concurrent_bidi_streams(VarInt::from_u32(streams))
-        // For the limits of streams.
+        // For the messages with limits of streams.
         .max_concurrent_uni_streams(VarInt::from_u32(1))
         .stream_receive_window(VarInt::from_u32(sending.stream_window.min(Sending::WIDEST)))
         .receive_window(VarInt::from_u32(sending.memory))

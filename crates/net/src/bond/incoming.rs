@@ -6,7 +6,8 @@ use std::io::{self, IoSlice, Write};
 use bytes::Bytes;
 use noq_proto::{Connection, ReadError, ReadableError, StreamId};
 
-/// The maximum number of pieces that are read, and written, at once. A piece is the content of one packet.
+/// The maximum number of pieces that are read, and written, at once. A piece is the content of one
+/// packet.
 const MAX_PIECES: usize = 32;
 
 /// The result of reading a stream.
@@ -18,7 +19,7 @@ pub(super) enum Incoming {
     Reset,
 }
 
-/// Reads at most `most` bytes of a stream, as they came in one packet.
+/// Reads at most `most` bytes of a stream, all of them from one packet.
 pub(super) fn read(connection: &mut Connection, stream: StreamId, most: usize) -> Incoming {
     let mut piece = Bytes::new();
     match read_pieces(connection, stream, most, 1, |bytes| piece = bytes) {
@@ -27,8 +28,8 @@ pub(super) fn read(connection: &mut Connection, stream: StreamId, most: usize) -
     }
 }
 
-/// Hands at most `most` bytes of a stream, in at most `pieces` pieces, to `take`; if there are none,
-/// why.
+/// Passes at most `most` bytes of a stream to `take`, in at most `pieces` pieces. Returns the
+/// reason if it has passed no bytes.
 fn read_pieces(
     connection: &mut Connection,
     stream: StreamId,
@@ -59,13 +60,13 @@ fn read_pieces(
         });
         break;
     }
-    // Window updates leave with the next transmit anyway.
+    // Window updates leave with the next datagram in any case.
     let _ = chunks.finalize();
-    // A stream that has ended is closed, which the next read finds; one that was reset has no bytes.
+    // The end of a stream is reported by the next read, too; a stream that was reset has no bytes.
     without.filter(|_| left == most)
 }
 
-/// Bytes that were read from a stream, in order, and wait for a writer.
+/// Bytes that were read from a stream, in order, and are not written yet.
 #[derive(Debug, Default)]
 pub(super) struct Pieces(VecDeque<Bytes>);
 
@@ -80,7 +81,7 @@ impl Pieces {
         self.0.is_empty()
     }
 
-    /// Reads at most `most` bytes of a stream; if there are none, why.
+    /// Appends at most `most` bytes of a stream. Returns the reason if it has appended none.
     pub(super) fn read(
         &mut self,
         connection: &mut Connection,
@@ -90,7 +91,7 @@ impl Pieces {
         read_pieces(connection, stream, most, MAX_PIECES, |bytes| self.0.push_back(bytes))
     }
 
-    /// Writes them in one call, as far as `to` takes them: how many bytes.
+    /// Writes as many of them as `to` accepts in one call; returns the number of bytes.
     pub(super) fn write_to(&mut self, to: &mut impl Write) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); MAX_PIECES];
         let count = self.0.len().min(MAX_PIECES);
@@ -115,7 +116,7 @@ impl Pieces {
 mod tests {
     use super::*;
 
-    /// Takes so many bytes of each call.
+    /// Accepts at most this many bytes per call.
     struct Slow(usize, Vec<u8>);
 
     impl Write for Slow {

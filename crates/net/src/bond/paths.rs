@@ -566,7 +566,11 @@ impl Paths {
         let most = if connection.is_closed() { LEVELS } else { NonZeroUsize::MIN };
         let transmit = connection.poll_transmit(now, most, buf)?;
         self.received_at = None;
-        let path = self.paths.iter().find(|path| Some(path.id) == gated);
+        let network = FourTuple::new(transmit.destination, transmit.src_ip);
+        // A path MTU probe, which the device may refuse, leaves alone, by whichever gate it came.
+        let is_probe = |path: &Path| transmit.size as u64 > path.reading().mtu;
+        let own = |path: &&Path| Some(path.id) == gated && path.network == network;
+        let path = self.paths.iter().find(own).filter(|path| !is_probe(path));
         let train = path.map_or(1, |path| path.train().max(1));
         let packet = self.paths.iter().find_map(|path| path.gate.take_pending());
         Some(Leaving { transmit, gated, train, packet })

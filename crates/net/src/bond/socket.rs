@@ -1,4 +1,7 @@
-//! The UDP sockets of a bond: each bound to an interface or an address, with what waits to leave.
+//! The UDP sockets of a bond, each bound to an interface or an address, and their queued datagrams.
+//!
+//! Consecutive datagrams of equal length to one address form a train, which leaves in one system
+//! call (GSO). Datagrams are queued while the socket is full.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,35 +15,39 @@ use crate::batch::{Address, Calls, Socket};
 use crate::clock::Clock;
 use crate::via::{Departures, Via, bind};
 
-/// Wanted size of the kernel's send buffer: the queues of slow devices are filled from it.
+/// Requested size of the kernel's send buffer, in bytes: packets in the queue of a slow device
+/// count against it.
 const SEND_BUFFER: usize = 4 << 20;
 
-/// Wanted size of the kernel's receive buffer: a window of large packets arrives at once.
+/// Requested size of the kernel's receive buffer, in bytes: a window of large packets may arrive at
+/// once.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// The most datagrams of equal length that go out in one call, and the most bytes: the payload of one
-/// datagram over IPv4.
+/// The maximum size of a train: datagrams, and bytes. The latter is the largest UDP payload over
+/// IPv4.
 const MAX_SEGMENTS: usize = 32;
 const MAX_BYTES: usize = 65_507;
 
-/// The most buffers that are kept: while the socket takes all, one train fills and one leaves.
+/// The maximum number of unused buffers that are kept: while the socket is not full, one train is
+/// filled and another one leaves.
 const SPARE: usize = 2;
 
-/// The most that wait while a socket is full: acks and probes, which no gate holds back.
+/// The maximum number of queued trains while a socket is full: they are acks and probes, which no
+/// gate holds back.
 const MAX_WAITING: usize = 256;
 
-/// A datagram that leaves.
+/// A datagram to send.
 #[derive(Debug)]
 pub(super) struct Parcel<'a> {
     pub(super) contents: &'a [u8],
-    /// How many of its path may leave as one.
+    /// The maximum number of datagrams of its path that may leave as one train.
     pub(super) train: usize,
-    /// Its packet, where that wants to know when it left the device.
+    /// Its packet, if its departure from the device is to be recorded.
     pub(super) packet: Option<Pending>,
 }
 
 impl<'a> Parcel<'a> {
-    /// One that leaves by itself.
+    /// A datagram that leaves alone, not in a train.
     pub(super) fn alone(contents: &'a [u8]) -> Self {
         Self { contents, train: 1, packet: None }
     }
@@ -52,32 +59,32 @@ struct Train {
     to: Address,
     segment: usize,
     contents: Vec<u8>,
-    /// The packet in each, as of [`Parcel`].
+    /// The packet in each datagram, as in [`Parcel`].
     packets: Vec<Option<Pending>>,
-    /// A shorter datagram has ended it.
+    /// A shorter datagram has ended the train.
     is_over: bool,
 }
 
-/// A socket with what it has not taken yet.
+/// A socket, and the datagrams that it has not accepted yet.
 #[derive(Debug)]
 pub(super) struct Outlet {
     pub(super) socket: Socket,
     waiting: VecDeque<Train>,
     /// Empty buffers of trains that have left, at most [`SPARE`].
     spare: Vec<Vec<u8>>,
-    /// It is full; until the poll says that it is not.
+    /// The socket is full, until the poll reports that it is writable.
     pub(super) is_full: bool,
-    /// When packets left their device, where that is asked for.
+    /// Departure times of packets from their device, if they are needed.
     departures: Option<Departures<Pending>>,
 }
 
 impl Outlet {
-    /// A socket that leaves by `via`, for the family of `peer`.
+    /// A socket that leaves by `via`, for the address family of `peer`.
     pub(super) fn open(via: &Via, peer: SocketAddr) -> io::Result<Self> {
         Self::of(bind(via, peer)?)
     }
 
-    /// A socket that listens.
+    /// A socket that listens at an address.
     pub(super) fn listen(at: SocketAddr) -> io::Result<Self> {
         let socket = std::net::UdpSocket::bind(at)?;
         socket.set_nonblocking(true)?;
@@ -85,7 +92,8 @@ impl Outlet {
     }
 
     fn of(socket: std::net::UdpSocket) -> io::Result<Self> {
-        // Beyond the system's limit for those who may; others have what `Socket` asks for.
+        // Exceeds the system's limit, for which a process needs `CAP_NET_ADMIN`; without it, the
+        // size is that of `Socket`.
         let _ = setsockopt(&socket, sockopt::SndBufForce, &SEND_BUFFER);
         let socket = Socket::from_std(socket)?;
         let _ = setsockopt(&socket.udp, sockopt::SndBufForce, &SEND_BUFFER);
@@ -94,21 +102,21 @@ impl Outlet {
         Ok(Self { socket, waiting, spare, is_full: false, departures: None })
     }
 
-    /// From now on packets are told when they left their device, where the kernel says.
+    /// Records departures of packets from the device from now on, as far as the kernel stamps them.
     pub(super) fn stamp_departures(&mut self, clock: Clock) {
         self.departures = Some(Departures::new(clock));
     }
 
-    /// Tells packets when they left. Before the acks of packets are taken in, this must have been
-    /// called.
+    /// Records the departures that the kernel has stamped. Must be called before the acks of these
+    /// packets are processed.
     pub(super) fn read_departures(&mut self) {
         if let Some(departures) = &mut self.departures {
             departures.read(&self.socket.udp, |packet, wait| packet.on_left(wait));
         }
     }
 
-    /// Sends a datagram with the next [`Outlet::flush`], or before; in one call with others to the
-    /// same address, at most [`Parcel::train`] together. Loses it where too many wait.
+    /// Queues a datagram, which leaves at the latest with the next [`Outlet::flush`], in a train of
+    /// at most [`Parcel::train`] datagrams. Drops it if too many trains are queued.
     pub(super) fn push(&mut self, to: Address, parcel: Parcel<'_>) {
         let Parcel { contents: datagram, train, packet } = parcel;
         let most = train.min(MAX_SEGMENTS).min(self.socket.segments());
@@ -116,7 +124,7 @@ impl Outlet {
             self.flush();
         }
         if self.waiting.len() >= MAX_WAITING {
-            // Lost, as in any full queue.
+            // Dropped, as by any full queue.
             return;
         }
         let last = self.waiting.back_mut().filter(|train| {
@@ -140,13 +148,13 @@ impl Outlet {
                     segment: datagram.len(),
                     contents,
                     packets: vec![packet],
-                    is_over: false,
+                    is_over: train == 1,
                 });
             }
         }
     }
 
-    /// Sends what waits, until the socket is full.
+    /// Sends the queued datagrams, until the socket is full.
     pub(super) fn flush(&mut self) {
         while let Some(train) = self.waiting.front_mut() {
             let mut departures = self.departures.as_mut();
@@ -170,7 +178,8 @@ impl Outlet {
                     self.is_full = true;
                     return;
                 }
-                // Lost like any other packet: no route, too long a probe, a device that is down.
+                // Lost like any other packet: no route, a probe that is too large, or a device that
+                // is down.
                 Err(error) => tracing::trace!("a datagram did not leave: {error}"),
                 Ok(_) => {}
             }
@@ -190,6 +199,24 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn what_the_device_refuses_as_too_long_takes_no_other_datagram_along() {
+        let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let to = Address { remote: far.local_addr().unwrap(), local: None };
+        let mut outlet = Outlet::open(&Via::Any, to.remote).unwrap();
+        // Longer than any datagram, as a probe is on a device with a smaller MTU.
+        outlet.push(to, Parcel::alone(&vec![0; 65_508]));
+        outlet.push(to, Parcel { contents: &[1; 1000], train: 32, packet: None });
+        assert_eq!(outlet.waiting.len(), 2);
+        outlet.flush();
+        assert_eq!(far.recv(&mut [0; 2000]).unwrap(), 1000);
+        // Smaller ones, which would fit into its train.
+        outlet.push(to, Parcel::alone(&[0; 5000]));
+        outlet.push(to, Parcel { contents: &[1; 1000], train: 32, packet: None });
+        assert_eq!(outlet.waiting.len(), 2);
+    }
 
     #[test]
     fn trains_of_large_datagrams_are_no_longer_than_the_kernel_takes() {

@@ -25,7 +25,7 @@ pub(super) const SERVER: SocketAddr =
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 3775);
 const DELAYS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(30)];
 
-/// The client's address on either path.
+/// The client's address on each path.
 fn home(path: usize) -> IpAddr {
     Ipv4Addr::new(10, 0, path as u8, 1).into()
 }
@@ -35,7 +35,7 @@ pub(super) fn path_of(network: FourTuple) -> usize {
     usize::from(network.local_ip() == Some(home(1)))
 }
 
-/// Always the same path, or none.
+/// Always chooses the same path, or no path.
 #[derive(Debug)]
 struct Only(Option<u8>);
 
@@ -57,7 +57,7 @@ struct SentPacket {
     gated: Option<usize>,
 }
 
-/// When, and which in order of sending: over which path, and what.
+/// Datagrams in flight, by arrival time and serial number: the path and the bytes.
 type Air = BTreeMap<(Instant, usize), (usize, Vec<u8>)>;
 
 pub(super) struct World {
@@ -65,20 +65,20 @@ pub(super) struct World {
     quic: noq_proto::ClientConfig,
     sending: Sending,
     ends: [(Endpoint, Option<Link>); 2],
-    /// Towards the client, and towards the server.
+    /// Datagrams in flight to the client, and to the server.
     air: [Air; 2],
     serial: usize,
     /// Paths that carry nothing.
     cut: [bool; 2],
-    /// An end that does nothing, as a process that is stopped.
+    /// An end that does nothing, like a stopped process.
     pub(super) paused: Option<usize>,
-    /// From one end to the other, by path.
+    /// The one-way delay per path.
     pub(super) delays: [Duration; 2],
-    /// The largest UDP payload that a path carries, by path.
+    /// The largest UDP payload per path, in bytes.
     payloads: [usize; 2],
-    /// What the client sends passes this, by whichever path.
+    /// The client's packets pass this, on either path.
     pub(super) bottleneck: Option<Rc<RefCell<Bottleneck>>>,
-    /// The client's devices; without them its packets leave at once, and no queue can be seen.
+    /// The client's devices; without them its packets leave at once, and queues are unknown.
     pub(super) devices: Option<Devices>,
     sent: Vec<SentPacket>,
     events: VecDeque<(usize, LinkEvent)>,
@@ -89,7 +89,7 @@ pub(super) const CLIENT: usize = 0;
 const FAR: usize = 1;
 
 impl World {
-    /// Connected, with two paths, which can carry data.
+    /// Two connected ends, with two paths that can carry data.
     fn new(client: Box<dyn Scheduler>, server: Box<dyn Scheduler>) -> Self {
         Self::with(client, server, Sending::default())
     }
@@ -108,7 +108,7 @@ impl World {
         Self::carrying(config::USUAL_PAYLOAD, count, client, server, sending)
     }
 
-    /// The same, and the client's devices take packets with this UDP payload.
+    /// The same, with client devices that accept packets of this UDP payload.
     fn carrying(
         max_payload: u16,
         count: usize,
@@ -186,7 +186,7 @@ impl World {
                 self.now = end;
                 return;
             }
-            // What is due at once is done in the next round, in which time has passed.
+            // Events that are due now are handled in the next round; time always passes in between.
             self.now = next.max(self.now + Duration::from_micros(10));
             for end in [CLIENT, FAR] {
                 self.deliver(end);
@@ -275,7 +275,8 @@ impl World {
         }
     }
 
-    /// Offers so many bytes on a stream of the client's, and has the far end read them.
+    /// Writes this many bytes to a new stream of the client; returns how many of them the far end
+    /// has read `within` the time.
     fn upload(&mut self, bytes: usize, within: Duration) -> usize {
         let stream = self.link(CLIENT).connection.streams().open(Dir::Bi).unwrap();
         let (mut written, mut got) = (0, 0);
@@ -299,10 +300,10 @@ impl World {
         got
     }
 
-    /// Has the far end read what has arrived of a stream, in order.
+    /// Reads the bytes of a stream that have arrived at the far end, in order.
     pub(super) fn read(&mut self, stream: StreamId, mut on_bytes: impl FnMut(&[u8])) {
         let link = self.link(FAR);
-        // It is there as soon as anything of it has come.
+        // A stream exists at the far end once some of its data has arrived.
         while link.connection.streams().accept(Dir::Bi).is_some() {}
         while let Incoming::Bytes(bytes) = read(&mut link.connection, stream, 1 << 16) {
             on_bytes(&bytes);
@@ -322,15 +323,16 @@ fn no_data_leaves_by_the_wrong_path() {
         let began_at = world.sent[0].at;
         let lasted = world.now - began_at;
         let wrong = world.sent.iter().filter(|sent| sent.path != usize::from(chosen));
-        // What the client lets through unasked: a look at the path now and then. And probes for the
-        // path's MTU, pings, and the far end's acks, which need no gate.
+        // Without a choice of the scheduler, the client sends a datagram on a path every 250 ms.
+        // Path MTU probes, pings, and the far end's acks need no gate.
         let full: Vec<_> = wrong.filter(|sent| sent.size > 300 && sent.gated.is_some()).collect();
         let looks = lasted.as_millis() / 250 + 1;
         assert!(full.len() as u128 <= looks, "{} full datagrams in {lasted:?}", full.len());
-        // And few that nothing chose: loss probes may take data along, MTU probes have none.
+        // Few full datagrams leave without a gate: loss probes, which may carry data, and MTU
+        // probes.
         let unasked = |sent: &&SentPacket| sent.path != usize::from(chosen) && sent.gated.is_none();
         let unasked = world.sent.iter().filter(unasked).filter(|sent| sent.size > 300).count();
-        assert!(unasked <= 10, "{unasked} full datagrams that no gate was opened for");
+        assert!(unasked <= 10, "{unasked} full datagrams left without an open gate");
         for sent in world.sent.iter().filter(|sent| sent.size > 1000) {
             let is_as_chosen = sent.gated.is_none_or(|gated| gated == sent.path);
             assert!(is_as_chosen, "{} bytes for {:?} by {}", sent.size, sent.gated, sent.path);
@@ -357,13 +359,14 @@ fn packets_become_as_large_as_each_path_carries() {
 
 #[test]
 fn all_gates_closed_is_waiting_and_acks_go_all_the_same() {
-    // The client would send and may not; the far end sends, and needs the client's acks.
+    // The client has data, but its scheduler chooses no path. The far end sends, and needs the
+    // client's acks.
     let mut world = World::new(only(None), only(Some(0)));
     let stream = world.link(CLIENT).connection.streams().open(Dir::Bi).unwrap();
     world.link(CLIENT).connection.send_stream(stream).write(&[1; 100_000]).unwrap();
     world.run(Duration::from_secs(2));
     let full = world.sent.iter().filter(|sent| sent.size > 1000 && sent.gated.is_some()).count();
-    // One look at each path every 250 ms.
+    // One datagram per path every 250 ms.
     assert!(full <= 18, "{full} datagrams");
     assert!(world.drain(stream) < 100_000);
     assert_eq!(world.link(FAR).connection.send_stream(stream).write(&[2; 400_000]), Ok(400_000));
@@ -385,11 +388,11 @@ fn a_path_that_is_cut_costs_a_stream_nothing_but_time() {
     assert_eq!(world.upload(500_000, Duration::from_secs(20)), 500_000);
     for cut in [1, 0] {
         world.cut[cut] = true;
-        // At once, as far as the path that is left allows.
+        // Without a pause, as fast as the remaining path allows.
         assert_eq!(world.upload(500_000, Duration::from_secs(4)), 500_000, "path {cut}");
         world.run(Duration::from_secs(3));
         let gone = world.events.iter().any(|(_, event)| matches!(event, LinkEvent::PathGone(_)));
-        assert!(gone, "path {cut} is cut, and nobody has noticed");
+        assert!(gone, "path {cut} is cut, but is not reported as gone");
         world.cut[cut] = false;
         let network = FourTuple::new(SERVER, Some(home(cut)));
         let now = world.now;
@@ -409,12 +412,12 @@ fn a_connection_that_has_ended_is_not_ended_in_the_place_of_the_next() {
     let mut link = link.take().unwrap();
     let later = world.now + Duration::from_secs(60);
     link.connection.handle_timeout(later);
-    assert!(link.settle(endpoint), "it was silent for longer than may be");
+    assert!(link.settle(endpoint), "it was silent for longer than the idle timeout");
     assert_eq!(endpoint.open_connections(), 0);
     endpoint.connect(later, world.quic, SERVER, "far").unwrap();
     link.forget(endpoint);
-    assert_eq!(endpoint.open_connections(), 1, "the next one is still there");
-    // And one that has not is.
+    assert_eq!(endpoint.open_connections(), 1, "the next connection still exists");
+    // A connection that has not ended is removed.
     let mut world = World::new(only(Some(0)), only(Some(0)));
     let (endpoint, link) = &mut world.ends[CLIENT];
     link.take().unwrap().forget(endpoint);
@@ -427,7 +430,7 @@ fn a_peer_has_an_end_hold_no_more_than_its_memory_whatever_its_streams() {
     let mut world = World::with(only(Some(0)), only(Some(0)), sending);
     let streams: Vec<_> =
         (0..50).map(|_| world.link(CLIENT).connection.streams().open(Dir::Bi).unwrap()).collect();
-    // Nobody reads.
+    // The far end does not read.
     let mut taken = 0;
     for _ in 0..500 {
         for stream in &streams {
@@ -437,7 +440,7 @@ fn a_peer_has_an_end_hold_no_more_than_its_memory_whatever_its_streams() {
         world.run(Duration::from_millis(10));
     }
     let got: usize = streams.iter().map(|stream| world.drain(*stream)).sum();
-    // All but the first limit, which was sent on a stream of its own.
+    // The whole memory, except for the message with the first limit, which has its own stream.
     assert_eq!((taken, got), (999_984, 999_984));
 }
 
@@ -473,7 +476,7 @@ fn a_pause_of_either_end_closes_no_path() {
     for paused in [CLIENT, FAR] {
         let mut world = World::new(only(Some(1)), only(Some(0)));
         assert_eq!(world.upload(200_000, Duration::from_secs(20)), 200_000);
-        // Something is in flight on one path, and the other has nothing to answer.
+        // Data is in flight on one path; no answer is outstanding on the other.
         let stream = world.link(CLIENT).connection.streams().open(Dir::Bi).unwrap();
         let link = world.link(CLIENT);
         let taken = link.connection.send_stream(stream).write(&[7; 100_000]).unwrap_or(0);
@@ -482,7 +485,7 @@ fn a_pause_of_either_end_closes_no_path() {
         world.events.clear();
         world.paused = Some(paused);
         world.run(Duration::from_secs(6));
-        // The host of this process slept: what came meanwhile is lost.
+        // As after a suspend of the host: datagrams that arrived meanwhile are lost.
         world.air[paused].clear();
         world.paused = None;
         world.run(Duration::from_secs(2));
@@ -491,7 +494,7 @@ fn a_pause_of_either_end_closes_no_path() {
     }
 }
 
-/// Notes the largest window that was left.
+/// Records the maximum of the remaining window.
 #[derive(Debug)]
 struct Windows(Arc<AtomicU64>, Box<dyn Scheduler>);
 
@@ -532,7 +535,7 @@ fn the_window_that_is_left_is_that_of_all_streams() {
     }
 }
 
-/// Counts how often it was told that the receive window is full.
+/// Counts the reports of a full receive window.
 #[derive(Debug)]
 struct Blocked(Arc<AtomicU64>, Box<dyn Scheduler>);
 
@@ -572,7 +575,7 @@ fn an_idle_connection_is_kept_alive_less_often() {
     assert_eq!(world.upload(100_000, Duration::from_secs(20)), 100_000);
     world.run(Duration::from_secs(15));
     world.sent.clear();
-    // Either end asks and either end answers, on two paths: 8 datagrams in 15 s.
+    // Each end sends a ping and an answer per path: 8 datagrams in 15 s.
     world.run(Duration::from_secs(150));
     assert!(world.sent.len() <= 100, "{} datagrams in 150 s", world.sent.len());
     let up = world.link(CLIENT).paths.all().iter().filter(|path| path.is_established);

@@ -13,20 +13,20 @@ use super::error::CaptureError;
 const ALL: u16 = 0x0003;
 /// The type of an interface whose frames begin with radiotap (`ARPHRD_IEEE80211_RADIOTAP`).
 const RADIOTAP: u16 = 803;
-/// Wanted size of the kernel's buffer; it gives up to `net.core.rmem_max`.
+/// Requested size of the kernel's receive buffer; the kernel limits it to `net.core.rmem_max`.
 const KERNEL_BUFFER: usize = 8 << 20;
-/// Longer than any frame with its header.
+/// The size of the read buffer, in bytes: more than any frame with its header.
 const LONGEST: usize = 1 << 16;
-/// For how long a read may wait: so long does it take to notice that nobody reads any more.
+/// The time limit of a read. A capture that is no longer needed ends within this time.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A packet socket that gets what comes by one interface.
+/// A packet socket that receives the frames of one interface.
 #[derive(Debug)]
 pub(super) struct MonitorSocket {
     interface: String,
     socket: Socket,
     buffer: Vec<u8>,
-    /// Whether the last read took what was there at once: then more may be.
+    /// The last read returned a frame, so more frames may be available at once.
     is_busy: bool,
 }
 
@@ -60,7 +60,8 @@ impl MonitorSocket {
         &self.interface
     }
 
-    /// Throws away what came from other interfaces before the filter was there.
+    /// Discards frames of other interfaces that arrived before the filter was attached, and sets
+    /// the time limit of reads.
     fn drain(&mut self) -> io::Result<()> {
         self.socket.set_nonblocking(true)?;
         loop {
@@ -75,9 +76,9 @@ impl MonitorSocket {
         self.socket.set_read_timeout(Some(PATIENCE))
     }
 
-    /// The next frame; `None` where none has come for now.
+    /// The next frame; `None` if none is available yet.
     pub(super) fn receive(&mut self) -> io::Result<Option<&[u8]>> {
-        // A caller is told before it waits.
+        // After a frame, this read does not block: the caller gets `None` before a read that waits.
         if self.is_busy {
             self.socket.set_nonblocking(true)?;
         }
@@ -101,12 +102,12 @@ impl MonitorSocket {
     }
 }
 
-/// A filter that takes what came by the interface with this index, whole.
+/// A filter that accepts whole frames of the interface with this index, and drops all others.
 fn only(index: u32) -> [SockFilter; 4] {
     const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
     const JUMP_IF_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
     const RETURN: u16 = 0x06; // BPF_RET | BPF_K
-    // SKF_AD_OFF + SKF_AD_IFINDEX: not of the frame, but of how it came.
+    // SKF_AD_OFF + SKF_AD_IFINDEX: metadata of the frame, not a byte of it.
     const INTERFACE: u32 = (-0x1000_i32 + 8).cast_unsigned();
     [
         SockFilter::new(LOAD, 0, 0, INTERFACE),

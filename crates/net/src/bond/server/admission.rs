@@ -1,4 +1,5 @@
-//! Which clients a server takes, and which make room for others.
+//! Admission of clients: which newcomers a server accepts, and which clients are closed to make
+//! room.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -19,21 +20,21 @@ use crate::quic;
 use crate::refusal::Refusal;
 use crate::via::{self, Via};
 
-/// The most unfinished handshakes at a time; beyond them, the oldest of the network that has most makes
-/// room for the next, so that a flood of handshakes displaces its own.
+/// The maximum number of unfinished handshakes. Beyond it, the network with the most handshakes
+/// loses its oldest one, so that a flood of handshakes displaces its own.
 const HANDSHAKES: usize = 64;
 
-/// Where there is no place for another client, those that have been silent for the first time are
-/// asked whether they are still there, and give up their place after the second without an answer.
+/// If the server is full, it pings the clients that have been silent for `SILENT`. A client that
+/// does not answer within `GONE` may be closed to make room.
 const SILENT: Duration = Duration::from_secs(2);
 const GONE: Duration = Duration::from_secs(2);
 
-/// From so many unfinished handshakes on, newcomers must prove their addresses first (RFC 9000,
-/// section 8.1.2).
+/// With at least this many unfinished handshakes, newcomers must validate their addresses first
+/// (RFC 9000, section 8.1.2).
 const RETRY_ABOVE: usize = 8;
 
 impl Server {
-    /// Decides on a newcomer: in, prove your address, or out.
+    /// Decides on a newcomer: accept it, request validation of its address, or refuse it.
     pub(super) fn welcome(&mut self, incoming: Incoming, now: Time) -> Result<(), BondError> {
         let instant = self.driver.clock.instant_of(now);
         let mut reply = Vec::new();
@@ -41,7 +42,7 @@ impl Server {
         let handshakes = self.links.len() - clients;
         let is_full = clients >= self.max_links;
         if is_full {
-            // Some of them may be gone without a word; the newcomer comes again.
+            // Some clients may have disappeared without a close. The newcomer will try again.
             self.links.values_mut().for_each(|(link, _)| link.ask(SILENT, instant));
         }
         let from = incoming.remote_address();
@@ -98,12 +99,12 @@ impl Server {
         Ok(())
     }
 
-    /// How many clients there are.
+    /// The number of connected clients.
     pub(super) fn clients(&self) -> usize {
         self.links.values().filter(|(link, _)| link.is_ready).count()
     }
 
-    /// The client that has been asked for longest whether it is still there, if that is long.
+    /// The client that has not answered a ping for the longest time, if that is at least [`GONE`].
     pub(super) fn gone(&self, now: Instant) -> Option<ConnectionHandle> {
         let ready = self.links.iter().filter(|(_, (link, _))| link.is_ready);
         let silences = ready.map(|(handle, (link, _))| (link.unanswered(now), *handle));
@@ -111,7 +112,8 @@ impl Server {
         gone.max_by_key(|(silence, _)| *silence).map(|(_, handle)| handle)
     }
 
-    /// A client of the party that has most, its certificate first, then its network and address.
+    /// A client of the party with the most clients: by certificate first, then by network and
+    /// address.
     pub(super) fn gives_way(&mut self, newcomer: &Origin) -> Option<ConnectionHandle> {
         let Self { shares, links, .. } = self;
         let heard = |number: u32| {
@@ -121,10 +123,10 @@ impl Server {
         shares.gives_way(newcomer, heard).map(|number| ConnectionHandle(number as usize))
     }
 
-    /// The oldest of the network that has most.
+    /// Drops the oldest handshake of the network with the most unfinished handshakes.
     fn drop_oldest_handshake(&mut self) {
         let mut crowds = HashMap::new();
-        // Also those that have failed and only linger.
+        // Includes failed handshakes that are not removed yet.
         for (handle, (link, began_at)) in self.links.iter().filter(|(_, (link, _))| !link.is_ready)
         {
             let network = link.from.map(|from| Network::of(from.ip()));
@@ -140,14 +142,15 @@ impl Server {
         }
     }
 
-    /// Without a word: the address may well be a spoofed one.
+    /// Drops a handshake without sending a close, as its address may be spoofed.
     pub(super) fn drop_handshake(&mut self, handle: ConnectionHandle) {
         if let Some((link, _)) = self.links.remove(&handle) {
             link.forget(&mut self.driver.endpoint);
         }
     }
 
-    /// By what a client's place counts: its certificate, and the address that its handshake has proven.
+    /// The parties to which a client counts: its certificate, and the address validated by its
+    /// handshake.
     pub(super) fn origin(&self, handle: ConnectionHandle) -> Origin {
         let Some((link, _)) = self.links.get(&handle) else { return Origin::default() };
         let identity = quic::identity(&link.connection);
