@@ -100,7 +100,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use failure::Failure;
 
-/// Keep remote state fresh, and keep queues short while doing so.
+/// Keep the state that a receiver holds fresh, and keep queues short.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {

@@ -1,4 +1,4 @@
-"""Keeps the state at a receiver fresh, and queues short.
+"""Keeps the state that a receiver holds fresh, and keeps queues short.
 
     import freshline
 
