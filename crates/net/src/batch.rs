@@ -1,4 +1,4 @@
-//! Many datagrams a system call: `recvmmsg` with GRO on the way in, GSO on the way out.
+//! Many datagrams a system call: `recvmmsg` with GRO on the way in, GSO and `sendmmsg` on the way out.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,16 +10,19 @@ use mio::net::UdpSocket;
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::libc::{in_pktinfo, in6_pktinfo};
-use nix::sys::socket::sockopt::RxqOvfl;
-use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, setsockopt};
+use nix::sys::socket::sockopt::{ReceiveTimestampns, RxqOvfl};
+use nix::sys::socket::{
+    MsgFlags, MultiHeaders, SockaddrIn, SockaddrIn6, SockaddrLike, recvmmsg, setsockopt,
+};
 use nix::sys::time::TimeSpec;
 use quinn_udp::{BATCH_SIZE, Transmit, UdpSockRef, UdpSocketState};
 
-use crate::marked::Marked;
-use crate::received::{Info, address};
+use crate::marked::{self, Marked};
+use crate::received::Info;
 
-/// The most that one receive can hold: a whole batch of coalesced segments.
-const BUFFER: usize = 65_535;
+/// The most that one receive can hold: a whole batch of coalesced segments. Some lines of a cache more, as buffers whose
+/// distance is a power of two share a few places of the caches.
+const BUFFER: usize = 65_536 + 192;
 
 /// Stands for a sender that the kernel did not name.
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -36,6 +39,8 @@ const KERNEL_BUFFER: usize = 4 << 20;
 pub(crate) struct Socket {
     pub(crate) udp: UdpSocket,
     state: UdpSocketState,
+    /// Whether its peers have addresses of IPv4; those of IPv6 otherwise, which may stand for some of IPv4.
+    is_v4: bool,
     /// The segments per call when the socket was new.
     segments: usize,
     refusals: Mutex<Refusals>,
@@ -88,15 +93,18 @@ impl Refusals {
 impl Socket {
     /// One that is bound already, and does not block.
     pub(crate) fn from_std(udp: std::net::UdpSocket) -> io::Result<Self> {
+        let is_v4 = udp.local_addr()?.is_ipv4();
         let udp = UdpSocket::from_std(udp);
         let state = UdpSocketState::new(UdpSockRef::from(&udp))?;
         // Less is enough to run, if the system does not grant it.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&udp), KERNEL_BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&udp), KERNEL_BUFFER);
+        // Asked for by `quinn-udp`; nobody reads when the kernel got a packet, and each would be stamped.
+        let _ = setsockopt(&udp, ReceiveTimestampns, &false);
         // A count of dropped packets for reports only.
         let _ = setsockopt(&udp, RxqOvfl, &1);
         let segments = state.max_gso_segments().clamp(1, MAX_SEGMENTS);
-        Ok(Self { udp, state, segments, refusals: Mutex::default() })
+        Ok(Self { udp, state, is_v4, segments, refusals: Mutex::default() })
     }
 
     /// The most datagrams of equal length that one call sends.
@@ -141,6 +149,17 @@ impl Socket {
             }
         }
         Ok(calls)
+    }
+
+    /// Sends datagrams with one code point from one address of this host, each to its own address; gives the number of
+    /// those that a full or failing socket did not take.
+    pub(crate) fn send_each(
+        &self,
+        dscp: Dscp,
+        local: Option<IpAddr>,
+        datagrams: &[(SocketAddr, &[u8])],
+    ) -> usize {
+        marked::send_each(&self.udp, dscp, local, datagrams)
     }
 
     fn send_at_once(
@@ -253,22 +272,34 @@ impl Inbox {
 
     /// Takes what has come; whether there was anything.
     pub(crate) fn fill(&mut self, socket: &Socket) -> io::Result<bool> {
+        match socket.is_v4 {
+            true => self.fill_from::<SockaddrIn>(socket, |from| SocketAddr::V4(from.into())),
+            false => self.fill_from::<SockaddrIn6>(socket, |from| SocketAddr::V6(from.into())),
+        }
+    }
+
+    /// The same of a socket whose peers have addresses of type `S`.
+    fn fill_from<S: Copy + SockaddrLike>(
+        &mut self,
+        socket: &Socket,
+        address: fn(S) -> SocketAddr,
+    ) -> io::Result<bool> {
         self.filled.clear();
         let batch = self.batch();
         // The kernel writes lengths into the headers, and nothing sets them back: they serve once.
         let control =
             cmsg_space!(in6_pktinfo, in_pktinfo, i32, i32, i32, u32, TimeSpec, [TimeSpec; 3]);
-        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH_SIZE, Some(control));
+        let mut headers = MultiHeaders::<S>::preallocate(BATCH_SIZE, Some(control));
         let mut buffers = self.buffers.chunks_exact_mut(self.size);
         let mut slices: [[IoSliceMut<'_>; 1]; BATCH_SIZE] =
             std::array::from_fn(|_| [IoSliceMut::new(buffers.next().unwrap_or_default())]);
         let (fd, flags) = (socket.udp.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
         match recvmmsg(fd, &mut headers, slices.iter_mut().take(batch), flags, None) {
             Ok(received) => self.filled.extend(received.map(|message| {
-                let from = message.address.and_then(address);
                 let info = message.cmsgs().map(Info::of).unwrap_or_default();
                 // Without an address it is nobody's; an empty train takes its place.
-                from.map_or((0, NO_ADDRESS, Info::default()), |from| (message.bytes, from, info))
+                let nobody = (0, NO_ADDRESS, Info::default());
+                message.address.map_or(nobody, |from| (message.bytes, address(from), info))
             })),
             // What a host answered to an earlier packet of ours, as nobody listens there.
             Err(Errno::ECONNREFUSED | Errno::EINTR) => {}
@@ -296,40 +327,6 @@ impl Inbox {
             bytes: &buffer[..len],
             stride: info.stride.unwrap_or(len),
         })
-    }
-}
-
-/// Gathers answers of equal length and code point to one address, and sends them in one call.
-pub(crate) struct Outbox {
-    to: Option<(Address, Dscp)>,
-    segment: usize,
-    contents: Vec<u8>,
-    /// Answers that a full or failing socket did not take.
-    pub(crate) dropped: u64,
-}
-
-impl Outbox {
-    pub(crate) fn new() -> Self {
-        Self { to: None, segment: 0, contents: Vec::new(), dropped: 0 }
-    }
-
-    pub(crate) fn push(&mut self, socket: &Socket, to: Address, dscp: Dscp, answer: &[u8]) {
-        let full = self.contents.len() >= socket.segments() * self.segment;
-        if self.to != Some((to, dscp)) || self.segment != answer.len() || full {
-            self.flush(socket);
-            (self.to, self.segment) = (Some((to, dscp)), answer.len());
-        }
-        self.contents.extend_from_slice(answer);
-    }
-
-    pub(crate) fn flush(&mut self, socket: &Socket) {
-        if let Some((to, dscp)) = self.to.filter(|_| !self.contents.is_empty())
-            && socket.send(to, dscp, &self.contents, self.segment).is_err()
-        {
-            // An answer that cannot leave now is stale when it could; the next one says more.
-            self.dropped += (self.contents.len() / self.segment.max(1)) as u64;
-        }
-        self.contents.clear();
     }
 }
 

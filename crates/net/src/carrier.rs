@@ -10,13 +10,14 @@ use std::time::Instant;
 
 use freshline_core::dscp::Dscp;
 use freshline_core::session::{Admission, Clocked, Origin};
-use freshline_core::unit::{Bytes, Time};
+use freshline_core::unit::Bytes;
 use freshline_core::wire::{Close, CloseReason, SessionId};
 
-use crate::batch::{Address, Outbox, Socket, Train};
+use crate::batch::{Address, Socket, Train};
 use crate::clock::Clock;
 use crate::link::{MAX_UNFRAGMENTED, wire_bytes};
 use crate::network;
+use crate::outbox::Outbox;
 use crate::queues::Later;
 use crate::quic::{self, ConnKey, SendOutcome, Server};
 use crate::refusal::Refusals;
@@ -119,7 +120,7 @@ type HandUp<'a, const N: usize> = dyn FnMut(Received<'_>, &mut [u8; N]) -> Answe
 impl Carrier {
     pub(crate) fn new(quic: Option<&quic::ServerConfig>, now: Instant) -> Self {
         match quic {
-            None => Self::Udp(Outbox::new()),
+            None => Self::Udp(Outbox::default()),
             Some(config) => {
                 let server = Server::new(config, now);
                 Self::Quic(Box::new(Quic { server, packet: Vec::new() }))
@@ -150,18 +151,16 @@ impl Carrier {
         socket: &Socket,
         (train, mut later): (Train<'_>, Option<&mut Later>),
         clock: Clock,
-        received_at: Time,
+        at: Clocked,
         mut answer: impl FnMut(Received<'_>, &mut [u8; N]) -> Answer,
     ) {
         let mut reply = [0; N];
-        // One clock reading per train: its datagrams came in one packet from the kernel.
-        let (now, dscp) = (clock.now(), train.dscp);
+        let (Clocked { received_at, now }, dscp) = (at, train.dscp);
         match self {
             Self::Udp(outbox) => {
                 let origin = network::origin(train.from.remote, 0);
                 let peer = Peer { address: train.from, connection: None, origin };
                 for datagram in train.datagrams() {
-                    let at = Clocked { received_at, now };
                     let answer =
                         answer(Received { at, peer, dscp, names: &[], datagram }, &mut reply);
                     if answer.len > 0 {

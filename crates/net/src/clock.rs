@@ -26,6 +26,18 @@ fn ahead() -> Duration {
     boot.saturating_sub(read(ClockId::CLOCK_MONOTONIC))
 }
 
+/// The reading of the clock of [`boot`] at the start: the maximum of a few readings, as a delay
+/// between two clocks makes it smaller. `None` if the system has no such clock.
+static BOOT_ORIGIN: LazyLock<Option<Duration>> = LazyLock::new(|| {
+    let reading = |_| Some(boot()?.saturating_sub(ORIGIN.elapsed()));
+    (0..3).filter_map(reading).max()
+});
+
+/// The time since boot, suspend included.
+fn boot() -> Option<Duration> {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).ok().map(Duration::from)
+}
+
 /// The value of [`ahead`] at the start: the maximum of a few readings.
 static AHEAD_BEFORE: LazyLock<Duration> =
     LazyLock::new(|| (0..3).map(|_| ahead()).max().unwrap_or_default());
@@ -53,18 +65,23 @@ fn slept_by(known: Duration, difference: Duration) -> Duration {
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     origin: Instant,
+    /// The same moment by the time since boot.
+    boot_origin: Option<Duration>,
 }
 
 impl Clock {
     /// The clock of this process.
     pub fn new() -> Self {
         LazyLock::force(&AHEAD_BEFORE);
-        Self { origin: *ORIGIN }
+        Self { origin: *ORIGIN, boot_origin: *BOOT_ORIGIN }
     }
 
     /// The time now. It never goes back.
     pub fn now(&self) -> Time {
-        Time::ZERO + START + (self.origin.elapsed() + slept()).into()
+        // One reading, as this is asked for with each packet.
+        let since_origin =
+            self.boot_origin.zip(boot()).map(|(origin, now)| now.saturating_sub(origin));
+        Time::ZERO + START + since_origin.unwrap_or_else(|| self.origin.elapsed()).into()
     }
 
     /// Like [`Clock::now`], but it stops while the system is suspended (`CLOCK_MONOTONIC`), like
@@ -193,6 +210,19 @@ impl Default for Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_now_is_that_of_the_moment_now() {
+        let clock = Clock::new();
+        let close = |_| {
+            let (before, moment, after) = (clock.now(), Instant::now(), clock.now());
+            let at = clock.time_of(moment);
+            let apart = before.since(at).max(at.since(after));
+            apart < Span::from_micros(100)
+        };
+        // Another program may have run between the readings at the start, or here.
+        assert!((0..100).any(close));
+    }
 
     #[test]
     fn all_clocks_share_one_origin() {

@@ -118,8 +118,8 @@ impl Endpoint {
     ) -> Result<bool, EndpointError> {
         let Self { carrier, queues, clock, .. } = self;
         let serve = |served: Served<'_>| match served {
-            Served::Train(socket, received_at, train, later) => {
-                carrier.take_in(socket, (train, later), *clock, received_at, &mut answer);
+            Served::Train(socket, at, train, later) => {
+                carrier.take_in(socket, (train, later), *clock, at, &mut answer);
             }
             Served::Crowd => carrier.on_crowd(clock.instant_of(clock.now())),
         };

@@ -45,6 +45,8 @@ mod network;
 mod nl80211;
 #[cfg(feature = "router")]
 mod notify;
+#[cfg(feature = "listen")]
+mod outbox;
 #[cfg(test)]
 #[path = "../../cli/tests/common/promtool.rs"]
 mod promtool;

@@ -1,4 +1,4 @@
-//! Sends each datagram with its own code point (DSCP).
+//! Sends datagrams with their own code point (DSCP), and several in one call.
 //!
 //! `quinn-udp` sends the field with each datagram, because of ECN, and its code point is always 0;
 //! this would override an option of the socket (`IP_TOS`), which would also mark all packets.
@@ -11,6 +11,11 @@ use freshline_core::dscp::Dscp;
 use nix::errno::Errno;
 use nix::libc::{in_addr, in_pktinfo, in6_addr, in6_pktinfo};
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
+#[cfg(feature = "listen")]
+use nix::{
+    cmsg_space,
+    sys::socket::{MultiHeaders, sendmmsg},
+};
 
 /// One datagram, or several of equal length, with their code point.
 #[derive(Debug, Clone, Copy)]
@@ -36,44 +41,101 @@ impl Marked<'_> {
     /// The errors of `sendmsg`: `WouldBlock` if the socket's buffer is full, `EINVAL` or `EIO` if
     /// the device does not accept several datagrams.
     pub(crate) fn send(&self, socket: &impl AsRawFd) -> io::Result<()> {
-        let class = self.dscp.traffic_class();
-        let wide_class = i32::from(class);
-        // An IPv6 socket sends IPv4 packets to mapped addresses.
-        let mark = match self.remote.ip().to_canonical() {
-            IpAddr::V4(_) => ControlMessage::Ipv4Tos(&class),
-            IpAddr::V6(_) => ControlMessage::Ipv6TClass(&wide_class),
-        };
-        let (v4, v6);
-        let from = match self.local {
-            None => None,
-            Some(IpAddr::V4(address)) => {
-                let address = in_addr { s_addr: address.to_bits().to_be() };
-                let any = in_addr { s_addr: 0 };
-                v4 = in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: any };
-                Some(ControlMessage::Ipv4PacketInfo(&v4))
-            }
-            Some(IpAddr::V6(address)) => {
-                let ipi6_addr = in6_addr { s6_addr: address.octets() };
-                v6 = in6_pktinfo { ipi6_addr, ipi6_ifindex: 0 };
-                Some(ControlMessage::Ipv6PacketInfo(&v6))
-            }
-        };
+        let headers = Headers::of(Some(self.dscp), self.remote, self.local);
         let segment = self.segment.as_ref().map(ControlMessage::UdpGsoSegments);
-        let mut messages = [mark; 3];
-        let mut count = 1;
-        for message in [from, segment].into_iter().flatten() {
-            messages[count] = message;
-            count += 1;
-        }
+        let messages: Vec<_> = headers.messages().chain(segment).collect();
         let to = (!self.is_connected).then(|| SockaddrStorage::from(self.remote));
         let contents = [IoSlice::new(self.contents)];
         let flags = MsgFlags::empty();
         loop {
             let fd = socket.as_raw_fd();
-            match sendmsg(fd, &contents, &messages[..count], flags, to.as_ref()) {
+            match sendmsg(fd, &contents, &messages, flags, to.as_ref()) {
                 Err(Errno::EINTR) => {}
                 sent => return Ok(sent.map(drop)?),
             }
         }
+    }
+}
+
+/// Sends datagrams with one code point from one address of this host, each to its own address, in one call if nothing
+/// goes wrong; gives the number of those that the kernel did not take.
+#[cfg(feature = "listen")]
+pub(crate) fn send_each(
+    socket: &impl AsRawFd,
+    dscp: Dscp,
+    local: Option<IpAddr>,
+    datagrams: &[(SocketAddr, &[u8])],
+) -> usize {
+    let Some((first, _)) = datagrams.first() else { return 0 };
+    let headers = Headers::of((dscp != Dscp::DEFAULT).then_some(dscp), *first, local);
+    let messages: Vec<_> = headers.messages().collect();
+    let to: Vec<_> = datagrams.iter().map(|(to, _)| Some(SockaddrStorage::from(*to))).collect();
+    let contents: Vec<_> = datagrams.iter().map(|(_, bytes)| [IoSlice::new(bytes)]).collect();
+    let (mut done, mut refused) = (0, 0);
+    while done < datagrams.len() {
+        // They serve once, as in `recvmmsg`.
+        let space = Some(vec![0; headers.len()]).filter(|space| !space.is_empty());
+        let mut multi = MultiHeaders::preallocate(datagrams.len() - done, space);
+        let (fd, flags) = (socket.as_raw_fd(), MsgFlags::empty());
+        match sendmmsg(fd, &mut multi, &contents[done..], &to[done..], &messages, flags) {
+            Err(Errno::EINTR) => {}
+            // It is about the first one.
+            Err(_) => (done, refused) = (done + 1, refused + 1),
+            Ok(sent) => done += sent.count(),
+        }
+    }
+    refused
+}
+
+/// What goes with a datagram besides its bytes, as the kernel wants it.
+#[derive(Default)]
+struct Headers {
+    tos: Option<u8>,
+    class: Option<i32>,
+    from_v4: Option<in_pktinfo>,
+    from_v6: Option<in6_pktinfo>,
+}
+
+impl Headers {
+    /// Of a datagram with a code point, to `remote`, from `local`; without either the system chooses.
+    fn of(dscp: Option<Dscp>, remote: SocketAddr, local: Option<IpAddr>) -> Self {
+        let class = dscp.map(Dscp::traffic_class);
+        // A socket of IPv6 sends packets of IPv4 to mapped addresses.
+        let mut headers = match remote.ip().to_canonical() {
+            IpAddr::V4(_) => Self { tos: class, ..Self::default() },
+            IpAddr::V6(_) => Self { class: class.map(i32::from), ..Self::default() },
+        };
+        match local {
+            None => {}
+            Some(IpAddr::V4(address)) => {
+                let address = in_addr { s_addr: address.to_bits().to_be() };
+                let any = in_addr { s_addr: 0 };
+                headers.from_v4 =
+                    Some(in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: any });
+            }
+            Some(IpAddr::V6(address)) => {
+                let ipi6_addr = in6_addr { s6_addr: address.octets() };
+                headers.from_v6 = Some(in6_pktinfo { ipi6_addr, ipi6_ifindex: 0 });
+            }
+        }
+        headers
+    }
+
+    fn messages(&self) -> impl Iterator<Item = ControlMessage<'_>> {
+        let Self { tos, class, from_v4, from_v6 } = self;
+        let marks = tos.as_ref().map(ControlMessage::Ipv4Tos);
+        let marks = marks.into_iter().chain(class.as_ref().map(ControlMessage::Ipv6TClass));
+        let from = from_v4.as_ref().map(ControlMessage::Ipv4PacketInfo);
+        marks.chain(from).chain(from_v6.as_ref().map(ControlMessage::Ipv6PacketInfo))
+    }
+
+    /// The bytes that the messages take.
+    #[cfg(feature = "listen")]
+    fn len(&self) -> usize {
+        let Self { tos, class, from_v4, from_v6 } = self;
+        let of_mark = tos.map(|_| cmsg_space!(u8)).or(class.map(|_| cmsg_space!(i32)));
+        let v4 = from_v4.map(|_| cmsg_space!(in_pktinfo));
+        let of_address = v4.or(from_v6.map(|_| cmsg_space!(in6_pktinfo)));
+        [of_mark, of_address].into_iter().flatten().map(|space| space.len()).sum()
     }
 }

@@ -12,6 +12,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
 use freshline_core::dscp::Dscp;
+use freshline_core::session::Clocked;
 use freshline_core::unit::{Span, Time};
 use mio::{Interest, Registry, Token};
 use nix::sys::socket::setsockopt;
@@ -72,7 +73,8 @@ impl Queue {
         while self.is_ready && now.since(began_at) < A_TURN {
             if self.done == self.inbox.trains().len() {
                 self.is_ready = self.inbox.fill(socket)?;
-                (self.done, self.received_at) = (0, clock.now());
+                now = clock.now();
+                (self.done, self.received_at) = (0, now);
                 self.drops.read(&self.inbox);
                 if self.class == Class::Strangers && self.inbox.is_full() {
                     take(Served::Crowd);
@@ -81,7 +83,9 @@ impl Queue {
             for train in self.inbox.trains().skip(self.done) {
                 self.done += 1;
                 let later = (self.class != Class::Strangers).then_some(&mut self.later);
-                take(Served::Train(out, self.received_at, train, later));
+                // One look at the clock a train: its datagrams came in one packet of the kernel's.
+                let at = Clocked { received_at: self.received_at, now };
+                take(Served::Train(out, at, train, later));
                 now = clock.now();
                 if now.since(began_at) >= A_TURN {
                     break;
@@ -123,10 +127,13 @@ impl Later {
     /// Hands datagrams up for [`A_TURN`].
     fn serve(&mut self, out: &Socket, clock: Clock, take: &mut impl FnMut(Served<'_>)) {
         let began_at = clock.now();
-        while clock.now().since(began_at) < A_TURN
+        let mut now = began_at;
+        while now.since(began_at) < A_TURN
             && let Some(Held { received_at, from, dscp, bytes }) = self.0.pop_front()
         {
-            take(Served::Train(out, received_at, Train::alone(from, dscp, &bytes), None));
+            let at = Clocked { received_at, now };
+            take(Served::Train(out, at, Train::alone(from, dscp, &bytes), None));
+            now = clock.now();
         }
     }
 }
@@ -142,9 +149,9 @@ pub(crate) struct Queues {
 
 /// An item to serve.
 pub(crate) enum Served<'a> {
-    /// Datagrams, their receive time, and the socket by which answers leave. Datagrams in a
-    /// connection's queue that begin a connection can be deferred.
-    Train(&'a Socket, Time, Train<'a>, Option<&'a mut Later>),
+    /// Datagrams, their receive time and the present time, and the socket by which answers leave.
+    /// Datagrams in a connection's queue that begin a connection can be deferred.
+    Train(&'a Socket, Clocked, Train<'a>, Option<&'a mut Later>),
     /// Strangers send faster than they are served.
     Crowd,
 }
@@ -472,7 +479,7 @@ mod tests {
             match later {
                 Some(later) if datagrams[0].len() % 2 == 0 => {
                     for bytes in &datagrams {
-                        assert!(later.push(at, train.from, train.dscp, bytes));
+                        assert!(later.push(at.received_at, train.from, train.dscp, bytes));
                     }
                 }
                 Some(_) => at_once.extend(datagrams.iter().map(Vec::len)),

@@ -1,24 +1,41 @@
 //! What a monitor costs: updates per second, large states, bytes a source, one-way latency; the first and the last
 //! beside the least that the sockets cost without it, measured in the same run.
 //!
-//! `cargo bench -p freshline-net`. Everything runs over the loopback, on two threads. Options that
-//! `cargo bench` adds are not looked at.
+//! `cargo bench -p freshline-net`. Everything runs over the loopback, on two threads. The name
+//! of a part (`throughput`, `single`, `large`, `memory`, `million`, `latency`) leaves out the others; `million` runs only so; options that `cargo bench`
+//! adds are not looked at.
 
+mod bare;
+mod crowd;
 mod large;
 mod latency;
 mod memory;
+mod million;
+mod single;
 mod throughput;
 mod traffic;
 
 use std::num::NonZero;
-use std::{fs, thread};
+use std::{env, fs, thread};
 
 fn main() {
     let cores = thread::available_parallelism().map_or(0, NonZero::get);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     println!("{cores} cores, Linux {kernel}");
-    throughput::report();
-    large::report();
-    memory::report();
-    latency::report();
+    let wanted: Vec<_> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
+    let parts: [(&str, fn()); 6] = [
+        ("throughput", throughput::report),
+        ("single", single::report),
+        ("large", large::report),
+        ("memory", memory::report),
+        ("million", million::report),
+        ("latency", latency::report),
+    ];
+    for (name, report) in parts {
+        // A million sources take a minute.
+        let is_default = wanted.is_empty() && name != "million";
+        if is_default || wanted.iter().any(|it| it == name) {
+            report();
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Bytes that a monitor holds for each source.
 
 #[path = "../../../core/tests/common/counting.rs"]
-mod counting;
+pub(crate) mod counting;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -32,7 +32,7 @@ fn together(_: &SocketAddr) -> Origin {
     Origin::default()
 }
 
-fn alone(address: &SocketAddr) -> Origin {
+pub(crate) fn alone(address: &SocketAddr) -> Origin {
     let SocketAddr::V4(address) = address else { return Origin::default() };
     let number = address.ip().to_bits().into();
     Origin { owner: 0, network: number, address: number }
@@ -52,26 +52,12 @@ fn bytes_a_source(name_len: usize, origin: fn(&SocketAddr) -> Origin) -> f64 {
 }
 
 /// Shows the cookie that a first update is answered with, as every source does.
-fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
-    let peer = SocketAddr::from((Ipv4Addr::from_bits(0x7F00_0000 | number), 4000));
+pub(crate) fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
     let mut cookie = Cookie::default();
-    let (mut datagram, mut reply) = ([0; 256], Vec::new());
     for seq in 0..2 {
-        let update = Update {
-            session: SessionId(number.into()),
-            seq,
-            sent_at: Time::ZERO,
-            clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
-            wants_ack: true,
-            wants_return: false,
-            ack_mark: None,
-            opening: Some(Opening { cookie, name, token: b"" }),
-            frames: Frames::fresh(&PAYLOAD),
-        };
-        let len = update.write(&mut datagram).unwrap();
-        monitor.handle_datagram(Time::ZERO, peer, &datagram[..len]).expect("an update");
-        let len = monitor.poll_transmit(Time::ZERO, &mut reply).expect("an answer").len;
-        match (monitor.poll_event(), Message::parse(&reply[..len])) {
+        let opening = Opening { cookie, name, token: b"" };
+        let reply = exchange(monitor, number, seq, Some(opening));
+        match (monitor.poll_event(), Message::parse(&reply)) {
             (Some(MonitorEvent::Challenged), Ok(Message::Challenge(challenge))) => {
                 cookie = challenge.cookie;
             }
@@ -80,4 +66,38 @@ fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
         }
     }
     panic!("the cookie is not accepted");
+}
+
+/// A further update of a session that is open.
+pub(crate) fn update(monitor: &mut Monitor<SocketAddr>, number: u32) {
+    let reply = exchange(monitor, number, 2, None);
+    assert!(matches!(Message::parse(&reply), Ok(Message::Ack(_))));
+    assert!(matches!(monitor.poll_event(), Some(MonitorEvent::Fresh { opened: false, .. })));
+}
+
+/// Hands in an update; gives the answer.
+fn exchange(
+    monitor: &mut Monitor<SocketAddr>,
+    number: u32,
+    seq: u64,
+    opening: Option<Opening<'_>>,
+) -> Vec<u8> {
+    let peer = SocketAddr::from((Ipv4Addr::from_bits(0x7F00_0000 | number), 4000));
+    let (mut datagram, mut reply) = ([0; 256], Vec::new());
+    let update = Update {
+        session: SessionId(number.into()),
+        seq,
+        sent_at: Time::ZERO,
+        clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
+        wants_ack: true,
+        wants_return: false,
+        ack_mark: None,
+        opening,
+        frames: Frames::fresh(&PAYLOAD),
+    };
+    let len = update.write(&mut datagram).unwrap();
+    monitor.handle_datagram(Time::ZERO, peer, &datagram[..len]).expect("an update");
+    let len = monitor.poll_transmit(Time::ZERO, &mut reply).expect("an answer").len;
+    reply.truncate(len);
+    reply
 }

@@ -1,0 +1,120 @@
+//! Many sources that send single packets, each in its turn.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use freshline_core::unit::Span;
+use freshline_core::wire::{Cookie, Frames, Message, OffsetEstimate, Opening, SessionId, Update};
+use freshline_net::clock::Clock;
+
+use crate::traffic::PAYLOAD;
+
+/// Sockets of all of them; more sources share these.
+const SOCKETS: usize = 250;
+
+/// Openings that are under way at once.
+const AT_ONCE: usize = SOCKETS;
+
+pub(crate) struct Crowd {
+    clock: Clock,
+    sockets: Vec<UdpSocket>,
+    /// By source, the number of its next update.
+    seqs: Vec<u64>,
+    /// Whose turn is next.
+    next: usize,
+}
+
+impl Crowd {
+    pub(crate) fn new(to: SocketAddr, sources: usize) -> Self {
+        let socket = |number: usize| {
+            // Each in a network of its own.
+            let address = Ipv4Addr::new(127, 0, number as u8 + 1, 1);
+            let socket = UdpSocket::bind((address, 0)).unwrap();
+            socket.connect(to).unwrap();
+            socket
+        };
+        let sockets = (0..SOCKETS.min(sources)).map(socket).collect();
+        Self { clock: Clock::new(), sockets, seqs: vec![0; sources], next: 0 }
+    }
+
+    /// Opens all sessions as every source does: an update, a challenge, its cookie, an ack.
+    pub(crate) fn open(&mut self) {
+        for socket in &self.sockets {
+            socket.set_nonblocking(false).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        }
+        let mut answer = [0; 256];
+        for first in (0..self.seqs.len()).step_by(AT_ONCE) {
+            let together = first..(first + AT_ONCE).min(self.seqs.len());
+            for source in together.clone() {
+                self.send_one(source, Some(Cookie::default()));
+            }
+            for source in together.clone() {
+                let len = self.socket(source).recv(&mut answer).expect("a challenge");
+                let Ok(Message::Challenge(challenge)) = Message::parse(&answer[..len]) else {
+                    panic!("no challenge");
+                };
+                self.send_one(source, Some(challenge.cookie));
+            }
+            for source in together {
+                let len = self.socket(source).recv(&mut answer).expect("an ack");
+                let parsed = Message::parse(&answer[..len]);
+                assert!(matches!(parsed, Ok(Message::Ack(_))), "{parsed:?}");
+            }
+        }
+    }
+
+    /// Sends this many updates, each of another source.
+    pub(crate) fn send(&mut self, updates: usize) {
+        for _ in 0..updates {
+            self.send_one(self.next, None);
+            self.next = (self.next + 1) % self.seqs.len();
+        }
+    }
+
+    /// Takes in all answers, and gives their number; they are acks if they have their length.
+    pub(crate) fn answers(&mut self, ack_len: usize) -> usize {
+        let (mut answer, mut answers) = ([0; 256], 0);
+        for socket in &self.sockets {
+            socket.set_nonblocking(true).unwrap();
+            loop {
+                match socket.recv(&mut answer) {
+                    Ok(len) => {
+                        if ack_len > 0 {
+                            let parsed = Message::parse(&answer[..len]);
+                            assert!(matches!(parsed, Ok(Message::Ack(_))), "{parsed:?}");
+                        }
+                        answers += 1;
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) => panic!("no answer: {error}"),
+                }
+            }
+        }
+        answers
+    }
+
+    fn socket(&self, source: usize) -> &UdpSocket {
+        &self.sockets[source % self.sockets.len()]
+    }
+
+    fn send_one(&mut self, source: usize, cookie: Option<Cookie>) {
+        let mut datagram = [0; 256];
+        let update = Update {
+            session: SessionId(source as u64 + 1),
+            seq: self.seqs[source],
+            sent_at: self.clock.now(),
+            // One process, one clock: the monitor's is not ahead.
+            clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
+            wants_ack: true,
+            wants_return: false,
+            ack_mark: None,
+            opening: cookie.map(|cookie| Opening { cookie, name: "", token: b"" }),
+            frames: Frames::fresh(&PAYLOAD),
+        };
+        let len = update.write(&mut datagram).unwrap();
+        self.socket(source).send(&datagram[..len]).unwrap();
+        self.seqs[source] += 1;
+    }
+}
