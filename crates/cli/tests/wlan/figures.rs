@@ -171,8 +171,8 @@ fn delay_is_low_at_a_high_rate_and_a_tenth_of_that_of_tcp() {
             && cubic.ping_ms >= 10.0 * p50.max(row.ping_ms);
         Verdict::of(is_as_wanted, row.late_ms, TIMELY_MS)
     };
-    // QUIC acknowledges every second packet over the same air, which costs part of the rate.
-    let flows = [("udp", 0.75), ("quic", 0.6)]
+    // QUIC's headers and acknowledgements take part of the rate.
+    let flows = [("udp", 0.75), ("quic", 0.72)]
         .map(|(scheme, least)| (Flow::Downlink(scheme, &["--delay", ROUND]), least));
     let failed = failed(&flows, at_once(2), wanted);
     assert!(failed.is_empty(), "{failed:?}");

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noq_proto::{EndpointConfig, TransportConfig, ValidationTokenConfig, VarInt};
+use noq_proto::{
+    AckFrequencyConfig, EndpointConfig, TransportConfig, ValidationTokenConfig, VarInt,
+};
 use rustls::server::danger::ClientCertVerifier;
 
+use super::guarded::{Guarded, MAX_MIN_ACK_DELAY};
 use super::unlimited::Unlimited;
 use super::verify::{ALPN, Clients, client_verifier, monitor_tls, source_tls};
 use super::{Authorities, Identity, Trust, TrustError, outbox};
@@ -22,6 +25,10 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// Received datagrams held for [`Client::recv`] or [`Server::recv`], per connection, in
 /// bytes; the oldest go first. Room for one batch of receives, after which they are read.
 const RECEIVE_BUFFER: usize = 64 * 1024;
+
+/// The number of packets, of one datagram each, that QUIC acknowledges together: 80 kB, far below the
+/// bounds of the bytes in flight.
+const PACKETS_PER_ACK: u32 = 64;
 
 /// Updates in flight, in bytes: 100 Mbit/s over one second. Beyond it the path is dead.
 const UPDATES_IN_FLIGHT: u64 = 16 << 20;
@@ -48,8 +55,9 @@ impl ClientConfig {
     /// # Errors
     /// [`TrustError`] if TLS cannot use the certificates.
     pub fn new(trust: &Trust, identity: Option<&Identity>) -> Result<Self, TrustError> {
+        let tls = source_tls(trust, identity, ALPN)?;
         Ok(Self {
-            quic: noq_proto::ClientConfig::new(Arc::new(source_tls(trust, identity, ALPN)?)),
+            quic: noq_proto::ClientConfig::new(Arc::new(Guarded(Arc::new(tls)))),
             connect_timeout: Duration::from_secs(3),
             idle_timeout: IDLE_TIMEOUT,
         })
@@ -154,7 +162,7 @@ impl ServerConfig {
         let clients = clients.cloned().map(Clients::Authorities);
         let verifier = client_verifier(clients.as_ref())?;
         let tls = Arc::new(monitor_tls(identity, verifier.clone(), ALPN)?);
-        let mut quic = noq_proto::ServerConfig::with_crypto(tls);
+        let mut quic = noq_proto::ServerConfig::with_crypto(Arc::new(Guarded(tls)));
         quic.transport_config(transport(limits.idle_timeout, limits.in_flight, None))
             .retry_token_lifetime(TOKEN_LIFETIME)
             .validation_token_config(no_tokens())
@@ -180,6 +188,17 @@ pub(crate) fn no_tokens() -> ValidationTokenConfig {
     tokens
 }
 
+/// How often the peer acknowledges packets: once per [`PACKETS_PER_ACK`] packets, or after
+/// [`MAX_MIN_ACK_DELAY`]. No packet is sent again here, so acknowledgements only free the bytes in
+/// flight and show that the peer is there. Each takes a turn on the air of a Wi-Fi cell.
+fn few_acks() -> AckFrequencyConfig {
+    let mut acks = AckFrequencyConfig::default();
+    acks.ack_eliciting_threshold(VarInt::from_u32(PACKETS_PER_ACK - 1))
+        .max_ack_delay(Some(MAX_MIN_ACK_DELAY))
+        .reordering_threshold(VarInt::from_u32(0));
+    acks
+}
+
 /// The QUIC settings that both sides share. `in_flight` bounds the bytes that the peer has not
 /// acknowledged.
 fn transport(
@@ -201,6 +220,7 @@ fn transport(
         .keep_alive_interval(keep_alive)
         .initial_rtt(INITIAL_RTT)
         .mtu_discovery_config(None)
+        .ack_frequency_config(Some(few_acks()))
         .datagram_receive_buffer_size(Some(RECEIVE_BUFFER))
         .datagram_send_buffer_size(outbox::BUFFER)
         .congestion_controller_factory(Arc::new(Unlimited { in_flight }));

@@ -56,21 +56,22 @@
 //! # What it costs
 //!
 //! A packet has some 29 bytes around its datagram. QUIC sends its own acknowledgements, in addition
-//! to the layer above: at most one more packet of some 33 bytes for every update, one for every two
-//! at 100 updates/s and more. A connection costs the monitor about 40 kB.
+//! to the layer above: at most one more packet of some 33 bytes for every update, and 40 per second
+//! at 40 updates/s and more: each side asks the other to acknowledge 64 packets together, or after
+//! 25 ms (draft-ietf-quic-ack-frequency). A connection costs the monitor about 40 kB.
 //!
 //! # What a stranger can cost
 //!
 //! No streams; small buffers; limited numbers of connections and of handshakes; a Retry (RFC 9000
 //! §8.1.2) before the first state when handshakes accumulate ([`Limits`]). The endpoint makes the
-//! kernel separate packets of strangers from packets of connections. The acknowledgement frequency
-//! extension would save packets, but is disabled: in noq-proto 1.4.0 a peer's `min_ack_delay` above
-//! the RTT breaks the bounds of a `clamp`.
+//! kernel separate packets of strangers from packets of connections. Peers whose
+//! transport parameters noq-proto would not survive are refused (`guarded`).
 
 mod client;
 mod config;
 mod datagram;
 mod event;
+mod guarded;
 mod identity;
 mod names;
 mod outbox;

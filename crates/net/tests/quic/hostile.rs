@@ -75,6 +75,18 @@ fn unfinished_handshakes_are_capped_and_forgotten_and_a_retry_lets_true_sources_
     assert_eq!(world.server.connections(), 1);
 }
 
+#[test]
+fn a_peer_with_a_min_ack_delay_that_quic_would_not_survive_is_refused() {
+    let house = House::new();
+    let mut world = World::pinned(&house);
+    let mut peer = Foreign::dial_slow(&house, b"freshline/1", world.now);
+    peer.exchange(&mut world.server, world.now);
+    let lost = peer.lost.expect("it is refused");
+    assert!(lost.contains("min_ack_delay is above 25ms"), "{lost}");
+    world.connect();
+    world.deliver(b"the others are served");
+}
+
 /// No limit that a test reaches.
 const PLENTY: Rates = {
     let rate = Rate { per_second: 1_000_000, burst: 1_000_000 };

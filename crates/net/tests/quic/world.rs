@@ -9,8 +9,12 @@ use freshline_net::quic::{
     Authorities, Client, ClientConfig, ClientEvent, ConnKey, Identity, Limits, LostReason,
     SendOutcome, Server, ServerConfig, Trust,
 };
-use noq_proto::crypto::rustls::QuicClientConfig;
-use noq_proto::{Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, FourTuple};
+use noq_proto::crypto::{self, rustls::QuicClientConfig};
+use noq_proto::transport_parameters::TransportParameters;
+use noq_proto::{
+    ConnectError, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, FourTuple,
+    Side,
+};
 
 /// An identity in a state directory of its own.
 pub(crate) struct House {
@@ -214,6 +218,29 @@ fn lost(client: &mut Client) -> LostReason {
     }
 }
 
+/// TLS of a client that announces a `min_ack_delay` of 16 s, and a `max_ack_delay` above it.
+struct SlowAcks(QuicClientConfig);
+
+impl crypto::ClientConfig for SlowAcks {
+    fn start_session(
+        &self,
+        version: u32,
+        server_name: &str,
+        params: &TransportParameters,
+    ) -> Result<Box<dyn crypto::Session>, ConnectError> {
+        const MAX_ACK_DELAY: [u8; 4] = [0x0b, 2, 0x7f, 0xff];
+        const MIN_ACK_DELAY: [u8; 8] = [0xc0, 0, 0, 0, 0xff, 0x04, 0xde, 0x1b];
+        let mut encoded = Vec::new();
+        params.write(&mut encoded);
+        let at = encoded.windows(8).position(|bytes| bytes == MIN_ACK_DELAY).unwrap() + 8;
+        let len = usize::from(encoded[at]);
+        encoded.splice(at..=at + len, [4, 0x80, 0xf4, 0x24, 0x00]); // 16 s in µs
+        encoded.extend(MAX_ACK_DELAY);
+        let params = TransportParameters::read(Side::Server, &mut &encoded[..]).unwrap();
+        self.0.start_session(version, server_name, &params)
+    }
+}
+
 /// A QUIC client that is none of ours.
 pub(crate) struct Foreign {
     endpoint: Endpoint,
@@ -227,6 +254,15 @@ impl Foreign {
     const SERVER: &str = "10.0.0.254:4433";
 
     pub(crate) fn dial(house: &House, alpn: &[u8], datagrams: usize, now: Instant) -> Self {
+        Self::dial_by(Arc::new(Self::tls(house, alpn)), datagrams, now)
+    }
+
+    /// Dials and announces a `min_ack_delay` of 16 s.
+    pub(crate) fn dial_slow(house: &House, alpn: &[u8], now: Instant) -> Self {
+        Self::dial_by(Arc::new(SlowAcks(Self::tls(house, alpn))), 64 * 1024, now)
+    }
+
+    fn tls(house: &House, alpn: &[u8]) -> QuicClientConfig {
         let mut roots = rustls::RootCertStore::empty();
         let pem = house.state.path().join("identity.pem");
         let certificate = rustls::pki_types::pem::PemObject::from_pem_file(pem).unwrap();
@@ -238,10 +274,14 @@ impl Foreign {
             .with_root_certificates(roots)
             .with_no_client_auth();
         tls.alpn_protocols = vec![alpn.to_vec()];
+        QuicClientConfig::try_from(tls).unwrap()
+    }
+
+    /// Dials with this implementation of TLS.
+    fn dial_by(tls: Arc<dyn crypto::ClientConfig>, datagrams: usize, now: Instant) -> Self {
         let mut transport = noq_proto::TransportConfig::default();
         transport.datagram_receive_buffer_size(Some(datagrams));
-        let mut config =
-            noq_proto::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
+        let mut config = noq_proto::ClientConfig::new(tls);
         config.transport_config(Arc::new(transport));
         let mut endpoint = Endpoint::new(Arc::default(), None, false);
         let server = Self::SERVER.parse().unwrap();
