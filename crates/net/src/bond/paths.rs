@@ -442,7 +442,9 @@ impl Paths {
                     if leaving.is_some() {
                         return leaving;
                     }
-                    if !was_asked {
+                    let room = connection.datagrams().send_buffer_space();
+                    // A queued datagram may be too large for this path, and not for another one.
+                    if !was_asked && room >= self.datagram_room {
                         (self.is_data_waiting, self.unsent) = (false, 0);
                         return None;
                     }

@@ -1,5 +1,7 @@
 //! Both ends of a connection over two paths, in virtual time, without sockets.
 
+mod path_mtu;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -55,6 +57,7 @@ struct SentPacket {
     path: usize,
     size: usize,
     gated: Option<usize>,
+    train: usize,
 }
 
 /// Datagrams in flight, by arrival time and serial number: the path and the bytes.
@@ -259,7 +262,8 @@ impl World {
                 CLIENT => usize::from(of(id).local_ip() == Some(home(1))),
                 _ => usize::from(of(id).remote().ip() == home(1)),
             });
-            self.sent.push(SentPacket { at: now, path, size: transmit.size, gated });
+            let (size, train) = (transmit.size, leaving.train);
+            self.sent.push(SentPacket { at: now, path, size, gated, train });
             let bottleneck = self.bottleneck.as_ref().filter(|_| end == CLIENT);
             let passed = match (&mut self.devices, bottleneck) {
                 (Some(devices), _) if end == CLIENT => devices.pass(now, path, transmit.size),
