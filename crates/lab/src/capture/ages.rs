@@ -7,7 +7,7 @@ use freshline_core::age::{AgeMeter, Freshness};
 use freshline_core::unit::{Span, Time};
 use serde::Serialize;
 
-/// Measures the age. Allocates its 59 KiB with the first update.
+/// Measures the age, from the first update on.
 #[derive(Debug, Default)]
 pub(super) struct Sawtooth {
     teeth: Option<(AgeMeter, Time)>,

@@ -428,7 +428,7 @@ impl<'a> From<&'a str> for Source<'a> {
 }
 
 impl LinkConfig {
-    /// The maximum number of hops of a link: a hop takes some 30 kB in each direction.
+    /// The maximum number of hops of a link: a hop takes up to some 30 kB in each direction.
     pub const MAX_HOPS: u32 = 1_000;
 }
 

@@ -23,7 +23,8 @@ struct Account {
     marked: u64,
     drops: DropCounts,
     recent: RecentRate,
-    /// Allocated at the second packet: most flows of a flood have one packet, and it takes 30 kB.
+    /// Allocated at the second packet: most flows of a flood have one packet, and it takes up to
+    /// 30 kB.
     sojourn: Option<SpanHistogram>,
 }
 
