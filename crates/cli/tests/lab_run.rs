@@ -384,7 +384,7 @@ fn all_scenarios_that_come_along_are_listed() {
     let all = listed.as_array().expect("an array");
     let queue = all.iter().find(|one| one["name"] == "one-mm1-queue").expect("the queue");
     assert!(queue["title"].is_string());
-    assert_says(queue["reproduces"].as_str().expect("a figure"), &["000", "3.2"]);
+    assert_says(queue["reproduces"].as_str().expect("a figure"), &["Shreedhar-thesis", "3.2"]);
     assert_eq!(bench.succeeds(&["list"]).lines().count(), all.len());
 }
 

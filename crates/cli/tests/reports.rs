@@ -171,7 +171,7 @@ fn a_sweep_is_drawn_as_curves_in_every_format_and_on_the_scale_that_was_asked_fo
 
 const REPRODUCTION: &str = r#"
 [reproduce]
-of = "001 Figure 9"
+of = "Shreedhar-et-al Figure 9"
 [[reproduce.row]]
 what = "6 robots: age <as printed>"
 set = { "flow.robot.count" = 6 }
@@ -228,7 +228,7 @@ fn a_reproduction_has_curves_beside_the_papers_points_and_no_axis_for_two_quanti
         ],
     );
     assert!(
-        !svg.contains("001") && svg.contains("Shreedhar, Kaul, Yates, Figure 9"),
+        !svg.contains("Shreedhar-et-al") && svg.contains("Shreedhar, Kaul, Yates, Figure 9"),
         "papers go by name: {svg}"
     );
 }

@@ -129,7 +129,7 @@ fn losses_do_not_drive_acp_plus_to_the_floor() {
 
 #[test]
 fn acp_needs_a_small_step_on_a_short_path() {
-    // 001 section II tells the same: κ = 1 served on long real paths, and on simulated short
+    // Shreedhar et al., section II, say the same: κ = 1 served on long real paths, and on simulated short
     // ones only κ = 0.25 did.
     let course = two_slow_one_fast();
     let lazy = mean_age_ms(&course, &mut Lazy::new(Default::default()));

@@ -34,7 +34,7 @@ const MAX_SEGMENTS: usize = 64;
 /// Wanted size of the kernel's receive buffer; the kernel gives up to `net.core.rmem_max`.
 const KERNEL_BUFFER: usize = 4 << 20;
 
-/// A UDP socket with what is needed for batches.
+/// A UDP socket with the state for batches.
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) udp: UdpSocket,
@@ -99,7 +99,7 @@ impl Socket {
         // Less is enough to run, if the system does not grant it.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&udp), KERNEL_BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&udp), KERNEL_BUFFER);
-        // Asked for by `quinn-udp`; nobody reads when the kernel got a packet, and each would be stamped.
+        // `quinn-udp` enables arrival timestamps, which are not read and cost time for each packet.
         let _ = setsockopt(&udp, ReceiveTimestampns, &false);
         // A count of dropped packets for reports only.
         let _ = setsockopt(&udp, RxqOvfl, &1);
@@ -151,8 +151,8 @@ impl Socket {
         Ok(calls)
     }
 
-    /// Sends datagrams with one code point from one address of this host, each to its own address; gives the number of
-    /// those that a full or failing socket did not take.
+    /// Sends datagrams with one code point from one address of this host, each to its own address. Returns the number
+    /// of datagrams that the socket did not accept because it is full or fails.
     pub(crate) fn send_each(
         &self,
         dscp: Dscp,
@@ -216,12 +216,13 @@ impl<'a> Train<'a> {
     }
 
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        // An empty datagram has no chunk; nothing of ours is empty.
+        // An empty datagram has no chunk. No message of the protocol is empty.
         self.bytes.chunks(self.stride.max(1))
     }
 }
 
-/// The most that one receive of a socket without GRO takes of a datagram; none of ours is longer.
+/// The maximum bytes per received datagram on a socket without GRO: longer than any message of the
+/// protocol.
 const DATAGRAM: usize = 2048;
 
 /// Receives in batches.
@@ -229,7 +230,7 @@ pub(crate) struct Inbox {
     buffers: Vec<u8>,
     /// The length of each.
     size: usize,
-    /// Of each buffer that was filled: the bytes in it, where they came from, what their headers said.
+    /// For each filled buffer: the number of bytes, the sender's address, and the headers' content.
     filled: Vec<(usize, SocketAddr, Info)>,
 }
 
@@ -270,7 +271,7 @@ impl Inbox {
         Self { buffers: vec![0; size * batch], size, filled: Vec::with_capacity(batch) }
     }
 
-    /// Takes what has come; whether there was anything.
+    /// Receives the next batch. Returns false if the socket is empty.
     pub(crate) fn fill(&mut self, socket: &Socket) -> io::Result<bool> {
         match socket.is_v4 {
             true => self.fill_from::<SockaddrIn>(socket, |from| SocketAddr::V4(from.into())),
@@ -297,11 +298,11 @@ impl Inbox {
         match recvmmsg(fd, &mut headers, slices.iter_mut().take(batch), flags, None) {
             Ok(received) => self.filled.extend(received.map(|message| {
                 let info = message.cmsgs().map(Info::of).unwrap_or_default();
-                // Without an address it is nobody's; an empty train takes its place.
-                let nobody = (0, NO_ADDRESS, Info::default());
-                message.address.map_or(nobody, |from| (message.bytes, address(from), info))
+                // A message without an address is replaced by an empty train.
+                let empty = (0, NO_ADDRESS, Info::default());
+                message.address.map_or(empty, |from| (message.bytes, address(from), info))
             })),
-            // What a host answered to an earlier packet of ours, as nobody listens there.
+            // The ICMP answer to an earlier packet: the port is closed there.
             Err(Errno::ECONNREFUSED | Errno::EINTR) => {}
             Err(Errno::EWOULDBLOCK) => return Ok(false),
             Err(error) => return Err(error.into()),

@@ -6,7 +6,8 @@
 //!   its scenario's `of`: "Figures 4, 15" ────┤                       or why no line shows it
 //!   `omitted`: "Figure 12: …" ───────────────┘
 //!
-//!   "001 Figure 6; 000 Figure 4.6": without a number: the paper of the previous reference
+//!   "Shreedhar-et-al Figure 6; Shreedhar-thesis Figure 4.6": without a key, the paper of the
+//!   previous reference
 //! ```
 
 use std::fmt::Write;
@@ -46,12 +47,12 @@ pub(super) fn all() -> &'static [Paper] {
     &ALL
 }
 
-/// The reference of a scenario, with the papers' authors instead of their numbers.
+/// The reference of a scenario, with the authors in place of the keys of papers.
 pub(super) fn cited(of: &str) -> String {
     quoted(of, "")
 }
 
-/// A quotation or the text of an omitted entry, with the papers' authors instead of their numbers;
+/// A quotation or the text of an omitted entry, with the authors in place of the keys of papers;
 /// the scenario's own paper is left out.
 pub(super) fn quoted(text: &str, of: &str) -> String {
     let parts = parts(text).into_iter().map(|(paper, text)| match paper {
@@ -61,7 +62,7 @@ pub(super) fn quoted(text: &str, of: &str) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// A text split before each paper's number, with the papers.
+/// A text split before the key of each paper, with the papers.
 fn parts(text: &str) -> Vec<(Option<&'static Paper>, String)> {
     let mut parts: Vec<(Option<&Paper>, String)> = Vec::new();
     for word in text.split_whitespace() {
@@ -260,12 +261,15 @@ mod tests {
     fn labels_are_read_as_papers_are_cited() {
         let read = |text| labels(text).join(" ");
         assert_eq!(
-            read("003 Figures 2.10 to 2.12, 2.17"),
+            read("Im-thesis Figures 2.10 to 2.12, 2.17"),
             "Figure 2.10 Figure 2.11 Figure 2.12 Figure 2.17"
         );
-        assert_eq!(read("002 Figure 16, Table II"), "Figure 16 Table II");
+        assert_eq!(read("Tseng-et-al Figure 16, Table II"), "Figure 16 Table II");
         assert_eq!(read("Table I: (13.57 ms, 7.52 Mbps)"), "Table I");
-        assert_eq!(read("004 Figures 4.12 (b), (c) and 4.13 (c), (d)"), "Figure 4.12 Figure 4.13");
+        assert_eq!(
+            read("Hassani-thesis Figures 4.12 (b), (c) and 4.13 (c), (d)"),
+            "Figure 4.12 Figure 4.13"
+        );
         assert_eq!(read("Figure 2.8 with 8 flows"), "Figure 2.8");
         assert_eq!(read("Figures 4.11b, 5.5a: a"), "Figure 4.11 Figure 5.5");
         assert_eq!(read("section 3.4.2: less than 300 msec"), "");
@@ -273,16 +277,20 @@ mod tests {
 
     #[test]
     fn a_text_cites_each_paper_up_to_the_next_ones_number() {
-        let of = "001 Figures 5 to 7, section III; 000 Figure 4.5";
-        let [first, second] = ["001", "000"].map(|id| all().iter().find(|p| p.id == id).unwrap());
+        let of = "Shreedhar-et-al Figures 5 to 7, section III; Shreedhar-thesis Figure 4.5";
+        let [first, second] = ["Shreedhar-et-al", "Shreedhar-thesis"]
+            .map(|id| all().iter().find(|p| p.id == id).unwrap());
         assert_eq!(first.labels(of, of).join(" "), "Figure 5 Figure 6 Figure 7");
         assert_eq!(second.labels(of, of).join(" "), "Figure 4.5");
         assert_eq!(first.labels("Figure 6: 1000 bytes", of).join(" "), "Figure 6");
         assert!(second.labels("Figure 6", of).is_empty());
         let [one, other] = [first, second].map(Paper::authors);
         assert_eq!(cited(of), format!("{one}, Figures 5 to 7, section III; {other}, Figure 4.5"));
-        assert_eq!(quoted("001 Figure 5: 14 KB", of), "Figure 5: 14 KB");
-        assert_eq!(quoted("000 Figure 4.5: 14 KB", of), format!("{other}, Figure 4.5: 14 KB"));
+        assert_eq!(quoted("Shreedhar-et-al Figure 5: 14 KB", of), "Figure 5: 14 KB");
+        assert_eq!(
+            quoted("Shreedhar-thesis Figure 4.5: 14 KB", of),
+            format!("{other}, Figure 4.5: 14 KB")
+        );
         assert_eq!(cited("a figure"), "a figure");
     }
 
