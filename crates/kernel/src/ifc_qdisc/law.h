@@ -149,6 +149,8 @@ struct shaper {
 	/* The amount by which `free_ns` was rounded up, in ns times bit/s; less than the rate. */
 	__u64 rounding;
 	__u64 rate;
+	/* The bytes on the link of the last transmission. */
+	__u64 bytes;
 };
 
 /* A packet arrives while the link has nothing to send. */
@@ -158,6 +160,22 @@ static inline void shaper_on_arrival(struct shaper *shaper, __u64 now_ns)
 		return;
 	shaper->free_ns = now_ns;
 	shaper->rounding = 0;
+}
+
+/* The longest pause of the device that the shaper makes up for. After a longer pause the device would get a
+ * burst (Hop::forgo_until). */
+#define MAX_ARREARS_NS 5000000ULL
+
+/* The device asks for packets at this time. If the rate has changed, the rest of the present transmission takes
+ * no longer than all of it takes at the new rate: a rate that was too low by mistake can be corrected. */
+static inline void shaper_on_asked(struct shaper *shaper, __u64 now_ns, __u64 rate)
+{
+	__u64 bit_ns = shaper->bytes * BITS_PER_BYTE * NS_PER_S;
+
+	if (rate && rate != shaper->rate)
+		shaper->free_ns = smaller(shaper->free_ns, now_ns + bit_ns / rate + (bit_ns % rate != 0));
+	if (now_ns > MAX_ARREARS_NS)
+		shaper->free_ns = larger(shaper->free_ns, now_ns - MAX_ARREARS_NS);
 }
 
 /* Sends `bytes` bytes, fewer than 2^31, after the last transmission, at `rate` bit/s, at least 1. Returns the
@@ -170,6 +188,7 @@ static inline __u64 shaper_send(struct shaper *shaper, __u64 bytes, __u64 rate)
 	if (shaper->rate != rate)
 		shaper->rounding = 0;
 	shaper->rate = rate;
+	shaper->bytes = bytes;
 	if (bit_ns <= shaper->rounding) {
 		/* A small packet on a fast link takes less time than the last rounding. */
 		shaper->rounding -= bit_ns;

@@ -69,7 +69,8 @@ int BPF_PROG(ifc_enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_s
 }
 
 /* Returns a packet whose transmission is over. The next transmission starts at the end of the last one, even if
- * this function is called late: so the rate is exact, and a late packet does not delay the following ones. */
+ * this function is called up to 5 ms late: so the rate is exact, and a late timer does not delay the following
+ * packets. */
 SEC("struct_ops")
 struct sk_buff *BPF_PROG(ifc_dequeue, struct Qdisc *qdisc)
 {
@@ -81,6 +82,7 @@ struct sk_buff *BPF_PROG(ifc_dequeue, struct Qdisc *qdisc)
 	if (!sending && !is_busy())
 		return NULL;
 	now_ns = bpf_ktime_get_ns();
+	shaper_on_asked(&shaper, now_ns, settings.rate);
 	bpf_loop(MAX_STEPS, step, &now_ns, 0);
 	forget_lost(qdisc);
 	line = bpf_map_lookup_elem(&link, &over);

@@ -8,11 +8,13 @@ use std::process::{Command, Stdio};
 pub(crate) fn on_host(program: &str, lines: &str) -> Vec<Vec<u64>> {
     let folder = tempfile::tempdir().unwrap();
     let built = folder.path().join(program);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/{program}.c"));
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let compiled = Command::new("cc")
         .args(["-O1", "-Wall", "-Werror", "-Wno-unknown-pragmas", "-fsanitize=undefined", "-o"])
         .arg(&built)
-        .arg(source)
+        .arg(tests.join(format!("{program}.c")))
+        .arg("-I")
+        .arg(tests.join("host"))
         .status()
         .unwrap();
     assert!(compiled.success());
