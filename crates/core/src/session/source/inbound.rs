@@ -1,9 +1,10 @@
 //! Processing of received datagrams at a source: acks, challenges and closes.
 
+use super::acked_parts::AckedParts;
 use super::ahead::Ahead;
 use super::by_record::Lent;
 use super::memory::SentUpdate;
-use super::transfers::{AckedParts, Completed};
+use super::transfers::Completed;
 use super::{Ignored, Source, SourceEvent};
 use crate::path::PathId;
 use crate::session::datagram::Datagram;

@@ -5,6 +5,7 @@
 //!                        └───► paths                           └─ poll_event: StateWanted
 //! ```
 
+mod acked_parts;
 mod acks;
 mod ahead;
 mod by_record;
@@ -53,8 +54,7 @@ pub use types::{
 };
 
 /// Parts sent within this time do not count as lost without acks: a busy host may run neither end
-/// for some milliseconds. If the round trip is shorter, the ack of the state's number names the
-/// missing parts sooner.
+/// for some ms. If the round trip is shorter, the ack of the state's number names missing parts sooner.
 const STALL: Span = Span::from_millis(20);
 
 /// A source of updates: drives a [`RateLaw`] within limits and speaks the protocol, over one path

@@ -9,13 +9,14 @@
 //!
 //! [`Repair`] decides which symbol is sent. Acks report which ones have arrived: each names an
 //! update, and which of the 64 updates before it have arrived. A missing part counts as lost once
-//! an update has arrived that was sent [`REORDERING`] or more updates after it (RFC 9002 section
+//! an update has arrived that was sent 3 or more updates after it (RFC 9002 section
 //! 6.1.1), or 9/8 of a round trip after it (section 6.1.2). Over several paths, whose delays
 //! differ, only the time counts.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::acked_parts::AckedParts;
 use super::types::Cut;
 use crate::state::{
     CurrentState, Encoder, FormerState, LayoutError, NewerState, Outgoing, Repair, RepairParams,
@@ -23,10 +24,6 @@ use crate::state::{
 };
 use crate::unit::{Span, Time};
 use crate::wire::{Part, PartsAck, StateId};
-
-/// An update counts as lost once one has arrived that was sent this number of updates later, or
-/// more.
-const REORDERING: u64 = 3;
 
 /// The number of updates before the acknowledged one on whose arrival an ack reports.
 const NAMED: u64 = u64::BITS as u64;
@@ -73,46 +70,6 @@ struct Begun {
 
 /// The maximum number of begun states that are remembered.
 const BEGUN: usize = 64;
-
-/// An ack with its context.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct AckedParts {
-    /// The acknowledged update, and when it was sent.
-    pub(super) seq: u64,
-    pub(super) sent_at: Time,
-    pub(super) parts: PartsAck,
-    /// The smoothed round trip.
-    pub(super) srtt: Span,
-    pub(super) several_paths: bool,
-    /// Whether the number of the newest state in `parts` is that of this topic.
-    pub(super) is_of_topic: bool,
-}
-
-impl AckedParts {
-    /// How long after its sending an update counts as lost if it has not arrived.
-    pub(super) fn patience(&self) -> Span {
-        self.srtt + self.srtt / 8
-    }
-
-    /// Whether an update sent at this time has arrived (`true`) or is lost (`false`); `None` while
-    /// unknown.
-    pub(super) fn verdict(&self, seq: u64, sent_at: Time) -> Option<bool> {
-        match self.parts.names(self.seq, seq) {
-            true => Some(true),
-            false if seq > self.seq => None,
-            // An update for which there was no room counts as lost.
-            false if seq == self.seq => Some(false),
-            false => self.loses(seq, sent_at).then_some(false),
-        }
-    }
-
-    /// Whether an update with this number and time, not later than the acknowledged one, which has
-    /// not arrived, is lost.
-    pub(super) fn loses(&self, seq: u64, sent_at: Time) -> bool {
-        let is_late = sent_at + self.patience() <= self.sent_at;
-        is_late || (!self.several_paths && self.seq - seq >= REORDERING)
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Transfers {

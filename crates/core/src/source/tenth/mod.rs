@@ -94,6 +94,7 @@
 //!   (`service`).
 
 mod climb;
+mod constants;
 mod counts;
 mod floors;
 mod free;
@@ -108,6 +109,10 @@ mod silence;
 mod stretch;
 mod variation;
 
+use self::constants::{
+    AMPLE, CLEAR, CLEARLY, CUT, DEEP, DRAINED, EDGE, FELL, FEW, FIRST, FULL, HELD, HOLD, LONG,
+    MIN_HOLD, OURS, ROUND_TRIPS, SLOW, SMOOTHING, STEP, TESTING,
+};
 use self::counts::Counted;
 use self::floors::Floors;
 use self::free::Free;
@@ -126,68 +131,6 @@ use super::sparse::Sparse;
 use super::startup::Startup;
 use super::{Ack, Phase, RateBounds, RateLaw};
 use crate::unit::{Span, Time, UpdateRate};
-
-/// Weight of the newest round trip in srtt: Lazy's.
-const SMOOTHING: f64 = 0.2;
-
-/// The number of updates in transit at the beginning of start-up.
-const FIRST: f64 = 1.0;
-
-/// The number in transit above which more updates lower the age by little; see above.
-const AMPLE: f64 = 10.0;
-
-/// Updates per round in start-up, and in any round that takes long or has this number of losses.
-const FEW: u32 = 3;
-
-/// A round takes long after this time, s, and three round trips.
-const LONG: f64 = 1.0;
-
-/// A queue of this number of updates is deep.
-const DEEP: f64 = 4.0;
-
-/// The queue is the source's own if less than this fraction of the queueing delay remains after a
-/// pause;
-const DRAINED: f64 = 0.25;
-
-/// then this fraction of the floor remains. With all of it, a crowd would hold a queue of one
-/// update each.
-const OURS: f64 = 0.5;
-
-/// With this number of updates queued in start-up, the queue exceeds the target, and start-up ends.
-const FULL: f64 = 1.0;
-
-/// The maximum load, as a fraction of the bottleneck rate: where nothing is random, no update is
-/// queued below the full load, and all are at it.
-const EDGE: f64 = 0.96;
-
-/// The smallest step up: the first one after a step down.
-const STEP: f64 = 0.02;
-
-/// Losses are counted over this number of round trips at least.
-const ROUND_TRIPS: f64 = 2.0;
-
-/// The minimum number of updates per round trip while losses are tested.
-const TESTING: f64 = 0.5;
-
-/// The minimum rate for trains, 1/s: after a train there is a gap of four periods.
-const SLOW: f64 = 2.0;
-
-/// A price of this number of κ needs no whole round, only this number of updates,
-const CLEAR: f64 = 16.0;
-const CLEARLY: u32 = 2;
-
-/// and the number in transit falls to this fraction at once.
-const CUT: f64 = 0.5;
-
-/// The base delay contained a queue if it was this fraction above the new one.
-const FELL: f64 = 0.25;
-
-/// A test of losses holds the rate for this number of round trips, or this time in s,
-const HOLD: f64 = 40.0;
-const MIN_HOLD: f64 = 5.0;
-
-/// and only if less than this fraction is lost.
-const HELD: f64 = 0.5;
 
 /// Controls the number of the source's own queued updates.
 #[derive(Debug, Clone)]

@@ -30,8 +30,8 @@
 
 use alloc::vec::Vec;
 
+use super::super::acked_parts::AckedParts;
 use super::super::ahead::BURST;
-use super::super::transfers::AckedParts;
 use super::records::{Done, Records};
 use super::{Content, RecordError, Slot, TopicId, Topics};
 use crate::state::schedule::HEADERS;

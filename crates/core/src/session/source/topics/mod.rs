@@ -30,7 +30,7 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::transfers::AckedParts;
+use super::acked_parts::AckedParts;
 use crate::age::AgeProcess;
 use crate::state::schedule::{Candidate, HEADERS};
 use crate::unit::{Span, Time};

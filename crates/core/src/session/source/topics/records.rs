@@ -18,7 +18,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::super::transfers::AckedParts;
+use super::super::acked_parts::AckedParts;
 use super::again;
 use super::slot::Slot;
 use super::types::{RecordError, RecordsView, TopicKind, TopicParams};

@@ -8,7 +8,8 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::super::transfers::{AckedParts, Symbol, Transfers};
+use super::super::acked_parts::AckedParts;
+use super::super::transfers::{Symbol, Transfers};
 use super::again;
 use super::slot::Slot;
 use super::types::{TopicCounters, TopicParams};
