@@ -108,7 +108,7 @@ fn report_of(done: Output) -> Value {
     })
 }
 
-/// Sends a byte back and forth; the other side returns what it gets. The shortest way round.
+/// Sends a byte back and forth; the other side echoes it. Returns the minimum round trip.
 fn shortest_rtt(mut stream: TcpStream) -> Duration {
     stream.set_nodelay(true).unwrap();
     let mut round = || {
@@ -128,7 +128,7 @@ fn rtt_of(listener: &TcpListener, mut command: Command) -> (Duration, Output) {
     (rtt, child.wait_with_output().unwrap())
 }
 
-/// A script that connects to this process and returns what it gets.
+/// A script that connects to this process and echoes the bytes that it receives.
 fn echo(listener: &TcpListener, host: &str) -> String {
     let port = listener.local_addr().unwrap().port();
     format!("exec 3<>/dev/tcp/${host}/{port}; cat <&3 >&3")
@@ -189,7 +189,7 @@ fn what_is_lost_is_counted() {
     );
     let (done, arrived) = bench.output_after(&["--json"], &script, || {
         let _first = socket.recv(&mut [0; 16]).unwrap();
-        // What has not come for so long has been lost.
+        // A datagram that does not arrive within this time has been lost.
         socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         1 + std::iter::from_fn(|| socket.recv(&mut [0; 16]).ok()).count()
     });
@@ -197,7 +197,7 @@ fn what_is_lost_is_counted() {
     let hop = &report["forward"]["hops"][0];
     let count = |value: &Value| value.as_u64().unwrap();
     let (lost, out) = (count(&hop["drops"]["loss"]), count(&hop["packets_out"]));
-    // Nothing but what the command sent is on the path.
+    // Only the command's packets are on the path.
     assert_eq!((count(&hop["packets_in"]), lost + out), (400, 400));
     // Five standard deviations of a binomial of 400 × 0.5.
     assert!(lost.abs_diff(200) < 50, "{lost} lost");
@@ -241,7 +241,7 @@ fn a_run_within_a_run_is_behind_both_paths() {
     assert_eq!(report_of(done)["exit_code"], 0);
 }
 
-/// A run that goes on, what it said of its host, and the index of its interface.
+/// A run in progress, the host that it printed, and the index of its interface.
 struct Ongoing {
     child: Child,
     interface: String,
@@ -416,7 +416,7 @@ fn a_trace_is_replayed_from_beside_the_path_file() {
     assert!(message.contains("slow.trace") && message.contains("line 2"), "{message}");
 }
 
-/// How long a byte takes there and back at present.
+/// The present round trip of a byte.
 fn rtt(stream: &mut TcpStream) -> Duration {
     let sent = Instant::now();
     stream.write_all(b"x").unwrap();
@@ -426,8 +426,8 @@ fn rtt(stream: &mut TcpStream) -> Duration {
 
 #[test]
 fn a_download_over_wifi_fills_the_queue_of_the_access_point() {
-    /// Half of what the delay without the download is to be, twice: later than this, the emulator
-    /// shows another cell than it is to be.
+    /// Half of the intended delay without the download, for both directions: with a larger
+    /// lateness, the emulator does not show the intended cell.
     const TIMELY_MS: f64 = 1.0;
     if !can_run() {
         return;
@@ -439,13 +439,13 @@ fn a_download_over_wifi_fills_the_queue_of_the_access_point() {
         let late = ["forward", "reverse"].map(|way| report[way]["timing_error"]["p99_ms"].as_f64());
         let late = late.into_iter().flatten().fold(0.0, f64::max);
         println!("round trips {grew:.1} times as long, level {level:.1}, late by {late:.1} ms");
-        // What goes to the command is aggregated.
+        // Packets to the command are aggregated.
         Verdict::of(grew >= 10.0 && level > 2.0, late, TIMELY_MS)
     };
     assert!(fills().or_again(fills));
 }
 
-/// How many times as long round trips become by a download beside them, and the emulator's report.
+/// The factor by which a concurrent download lengthens round trips, and the emulator's report.
 fn download_over_wifi() -> (f64, Value) {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let bench = Bench::new("[wlan]\nstandard = \"802.11n\"\nrate = \"mcs3\"\n");
@@ -475,7 +475,7 @@ fn download_over_wifi() -> (f64, Value) {
         panic!("{report}");
     };
     let count = |value: &Value| value.as_u64().unwrap();
-    // The command's acknowledgements contend with what goes to it.
+    // The command's acknowledgements contend with the packets to it.
     assert!(count(&access_point["frames_received"]) > 0, "{access_point}");
     assert!(count(&command["frames_received"]) > 0, "{command}");
     let logged: u64 = fs::read_to_string(frames).unwrap().lines().skip(1).map(packets_down).sum();

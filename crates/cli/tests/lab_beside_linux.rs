@@ -1,6 +1,6 @@
-//! The lab's TCP beside the kernel's, over the same path: 20 Mbit/s, 20 ms, a queue of 2000
-//! packets. The kernel's runs through `freshline emulate run`, and is measured from the emulator's
-//! capture, which must agree with what the socket says of itself.
+//! The lab's TCP compared with the kernel's, over the same path: 20 Mbit/s, 20 ms, a queue of 2000
+//! packets. The kernel's stream runs through `freshline emulate run`, and is measured from the
+//! emulator's capture, which must agree with the socket's own statistics.
 
 #[path = "common/verdict.rs"]
 mod verdict;
@@ -24,7 +24,8 @@ const LAWS: [&str; 3] = ["cubic", "reno", "bbr"];
 /// Up to here the emulator's lateness does not look like a faster link to BBR: a hundredth of the
 /// round trip.
 const STEADY_MS: f64 = 0.2;
-/// A hundredth of what the smaller of the round trips is with a queue. Later, the emulator showed another path.
+/// A hundredth of the smaller of the round trips with a queue. With a larger lateness, the emulator
+/// showed another path.
 const TIMELY_MS: f64 = 7.0;
 const LENGTH: Duration = Duration::from_secs(60);
 
@@ -52,7 +53,7 @@ start_spread = \"100ms\"
 tcp = { control = \"cubic\", send_buffer = [\"16kB\", \"32MB\"] }
 ";
 
-/// What the kernel cannot do here, if anything.
+/// The missing capability of this machine, if any.
 fn missing() -> Option<String> {
     if !Uid::effective().is_root() {
         return Some("root".to_owned());
@@ -65,9 +66,9 @@ fn missing() -> Option<String> {
     tun.or(no_ss).or_else(|| unknown.map(|law| format!("TCP {law} in the kernel")))
 }
 
-/// Sends behind the path for [`LENGTH`], and prints each 100 ms what the socket says of itself.
-/// The namespace is new, so that the kernel remembers nothing of earlier streams. The send buffer
-/// may hold the whole queue: what it else holds depends on how large the writes are.
+/// Sends behind the path for [`LENGTH`], and prints the socket's statistics each 100 ms. The
+/// namespace is new, so that the kernel remembers nothing of earlier streams. The send buffer can
+/// hold the whole queue: otherwise its size would depend on the size of the writes.
 fn sender(folder: &Path, law: &str, port: u16) -> Child {
     let capture = folder.join(law).with_extension("pcap");
     let at = |point: &str| format!("{point}={}", capture.display());
@@ -94,7 +95,7 @@ fn sender(folder: &Path, law: &str, port: u16) -> Child {
         .unwrap()
 }
 
-/// What the kernel's stream was like.
+/// Measurements of the kernel's stream.
 struct Kernel {
     /// From the capture.
     flow: FlowReport,
@@ -111,7 +112,7 @@ fn kernel(folder: &Path, law: &str) -> Kernel {
     let incoming = stream.try_clone().unwrap();
     let reader = thread::spawn(move || io::copy(&mut stream, &mut io::sink()));
     let printed = sender.wait_with_output().unwrap().stdout;
-    // The other end is gone without a word if much was still under way.
+    // The peer disappears without closing if much was still in flight.
     let _ = incoming.shutdown(Shutdown::Both);
     let _ = reader.join().unwrap();
     let printed = String::from_utf8(printed).unwrap();

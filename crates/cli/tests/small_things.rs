@@ -1,4 +1,4 @@
-//! What a person meets when something is a little wrong, one thing a test.
+//! Output for small mistakes of a user, one mistake per test.
 
 use std::io::Read;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
@@ -18,7 +18,7 @@ fn ended(words: &str) -> Output {
     freshline(words).output().unwrap()
 }
 
-/// What was said on standard error, on one line.
+/// The text on standard error, on one line.
 fn said(done: &Output) -> String {
     let said = String::from_utf8_lossy(&done.stderr);
     said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
@@ -83,7 +83,7 @@ fn a_command_needs_time_to_run() {
     assert!(said(&done).contains("--exec-timeout must be above 0s"), "{}", said(&done));
 }
 
-/// What a monitor writes to standard error, as it comes.
+/// A monitor's standard error, as it arrives.
 struct Stderr {
     pipe: ChildStderr,
     told: String,
@@ -101,7 +101,7 @@ impl Stderr {
         }
     }
 
-    /// Where it listens by UDP, which is the first that it tells.
+    /// The monitor's UDP address, which it prints first.
     fn address(&mut self) -> String {
         self.read_until(";");
         self.told.split_once("udp://").unwrap().1.trim_end_matches(';').to_owned()

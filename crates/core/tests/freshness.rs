@@ -35,7 +35,7 @@ const FAULTS: usize = 100;
 struct Clock {
     start: u64,
     ppm: i64,
-    /// What it has counted beyond the world's time, ns; negative: it stood still.
+    /// Deviation from the world's time, in ns; negative if the clock stood still.
     extra: i64,
 }
 
@@ -46,7 +46,7 @@ impl Clock {
 
     fn read(&self, now: Time) -> Time {
         let drift = (i128::from(now.as_nanos()) * i128::from(self.ppm) / 1_000_000) as i64;
-        // Not near the end of what a clock can show.
+        // Keep away from the end of the clock's range.
         let start = self.start >> 2;
         Time::from_nanos(start.wrapping_add(now.as_nanos()).wrapping_add_signed(drift + self.extra))
     }
@@ -106,7 +106,7 @@ impl Fault {
     }
 }
 
-/// What became of a seed.
+/// The result of a seed.
 #[derive(Debug, Default)]
 struct Seen {
     faults: usize,
@@ -118,7 +118,7 @@ struct Seen {
     uncertainty: (Span, Span),
 }
 
-/// What the driver of the monitor knows of a topic.
+/// Knowledge of the monitor's driver about a topic.
 #[derive(Debug, Default, Clone, Copy)]
 struct Known {
     /// When the newest state was generated that was handed out, in the world's time.
@@ -213,7 +213,7 @@ impl World {
             Fault::MonitorRestarts => {
                 self.monitor_clock = Clock::draw(&mut self.dice);
                 self.monitor = new_monitor(&mut self.dice);
-                // Its readers begin anew, too.
+                // Its readers start again, too.
                 self.known = [Known::default(); 2];
             }
         }
@@ -289,7 +289,7 @@ impl World {
         self.in_flight.insert((at, self.sent), (to_monitor, datagram));
     }
 
-    /// The source does what is due; its states say when they were generated, in the world's time.
+    /// Runs the source; its states contain their generation times, in the world's time.
     fn send(&mut self, local: Time) {
         self.source.handle_timeout(local);
         while let Some(event) = self.source.poll_event() {
@@ -387,7 +387,7 @@ impl World {
         }
     }
 
-    /// What was handed out, and is too old now, is known to be stale.
+    /// A state that was handed out, and is too old now, is known to be stale.
     fn check_topics(&self) {
         for known in &self.known {
             let age = known.newest.map(|newest| self.now.since(newest));

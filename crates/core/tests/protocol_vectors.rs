@@ -21,7 +21,7 @@ use serde_json::Value;
 
 const FILE: &str = include_str!("../../../docs/protocol-vectors.jsonl");
 
-/// One line of the file. Tests end soon: what messages borrow is never freed.
+/// One line of the file. Tests are short: memory that messages borrow is never freed.
 #[derive(Clone, Copy)]
 struct Vector(&'static Value);
 
@@ -43,7 +43,7 @@ impl Vector {
         self.fields().bytes("hex")
     }
 
-    /// What the bytes say, of those that are a message.
+    /// The meaning of the bytes, if they are a message.
     fn meaning(self) -> Option<Fields> {
         self.fields().optional("meaning")
     }
@@ -367,7 +367,7 @@ fn carried(encoded: &[u8]) -> Result<Frames<'static>, ParseError> {
 }
 
 fn written(message: &Message<'_>) -> Vec<u8> {
-    // What a writer leaves out shows.
+    // Bytes that a writer leaves out are visible.
     let mut out = vec![0xEE; 2_000];
     let len = match message {
         Message::Update(update) => update.write(&mut out),
@@ -432,7 +432,7 @@ fn a_refused_datagram_gets_no_answer_but_that_of_another_version() {
         let why = fields.text("refused");
         assert!(Message::parse(vector.bytes()).is_err(), "{}: {why}", vector.name());
         let mut monitor = Monitor::new(MonitorParams::default(), Secret::new([7; 16]));
-        // The outcome is what leaves.
+        // The expected outcome is the datagram that the monitor sends.
         let _ = monitor.handle_datagram(Time::ZERO, 0_u8, vector.bytes());
         let mut answer = Vec::new();
         let is_answered = monitor.poll_transmit(Time::ZERO, &mut answer).is_some();
@@ -473,7 +473,7 @@ fn every_type_of_message_and_kind_of_frame_has_a_vector() {
         }
     }
     assert_eq!(kinds, known(|kind| vec![kind, 0]), "kinds of frames");
-    assert_eq!(names, known(|number| vec![4, 4, 1, 1, b'x', number]), "what follows a name");
+    assert_eq!(names, known(|number| vec![4, 4, 1, 1, b'x', number]), "items after a name");
     assert_eq!(reasons, CloseReason::ALL.map(|reason| reason as u8).into());
 }
 
@@ -490,7 +490,7 @@ fn the_file_is_what_the_encoder_writes() {
     let printed = [output.stdout, output.stderr].concat();
     assert!(
         output.status.success(),
-        "docs/protocol-vectors.jsonl differs from what scripts/protocol-vectors writes; run it:\n{}",
+        "docs/protocol-vectors.jsonl differs from the output of scripts/protocol-vectors; run it:\n{}",
         String::from_utf8_lossy(&printed)
     );
 }

@@ -1,5 +1,5 @@
-//! Where the return direction of a session goes: it follows a dialer whose address changes, and nobody leads it
-//! to others.
+//! Address of a session's return direction: it follows a dialer whose address changes, and no other
+//! party can redirect it.
 
 #[path = "common/both_ways.rs"]
 mod both_ways;
@@ -185,7 +185,7 @@ fn an_address_that_has_answered_lately_is_taken_up_without_another_session() {
         assert_eq!(session_of(&world).0, second);
         world.run(Span::from_secs(3));
     }
-    // After a minute it may be somebody else's.
+    // After a minute the address may belong to another host.
     world.run(Span::from_secs(61));
     world.address = 2;
     world.run(Span::from_secs(5));
@@ -207,7 +207,7 @@ fn copy(world: &World) -> Vec<u8> {
     forge(world, world.dialer.source().counters().sent - 1)
 }
 
-/// An update of the dialer, as somebody would forge it who knows the session.
+/// An update of the dialer, forged by a party that knows the session.
 fn forge(world: &World, seq: u64) -> Vec<u8> {
     let state = state(world.now, 20);
     world.forge(seq, Frames::one(Frame::State { id: StateId::FRESH, bytes: &state }))
@@ -242,7 +242,7 @@ fn a_moved_return_session_has_another_id_that_only_its_new_address_learns() {
     world.listener.handle_datagram(world.now, 2, None, &forged[..]).expect("it is of the session");
     run_listener(&mut world, Span::from_millis(1_100));
     assert_ne!(session_of(&world).0, former);
-    // What its owner knew of the former session answers nothing.
+    // An answer made with knowledge of the former session is rejected.
     let mut ack = [0; Ack::LEN];
     ack[..12].copy_from_slice(&[b"FL\x02\x02", &former.0.to_be_bytes()[..]].concat());
     assert!(world.listener.handle_datagram(world.now, 2, None, &ack[..]).is_err());
@@ -314,7 +314,7 @@ fn a_driver_that_opens_a_return_session_late_is_not_told_that_it_has_ended() {
     // The source is restarted before the driver has looked at that.
     open(&mut listener, 2);
     listener.open_return(now, source, return_params()).expect("the new session wants states, too");
-    assert_eq!(returns(&mut listener), [], "what the driver has opened is open");
+    assert_eq!(returns(&mut listener), [], "the driver's open return session stays open");
     assert!(listener.return_source(source).is_some());
     // From then on each restart ends it and wants another one.
     open(&mut listener, 3);
@@ -377,7 +377,7 @@ fn a_late_opening_of_a_session_that_was_left_ends_nothing() {
     (world.forged, world.address) = (None, 3);
     world.run(Span::from_secs(4));
     world.assert_fresh(Span::from_millis(80), "over the third path");
-    // The second one thaws: what it brings is older than what the dialer has.
+    // The second path thaws: its datagrams are older than the state that the dialer has.
     let label = |world: &World| world.dialer.receiver().records().next().expect("one").1.session;
     let present = label(&world);
     for late in core::mem::take(&mut world.delayed) {

@@ -1,5 +1,5 @@
-//! The integers of the kernel's laws beside the core's floating point: both are told the same, and
-//! must choose the same windows, within [`TOLERANCE`].
+//! The integer arithmetic of the kernel's laws compared with the core's floating point: both get
+//! the same inputs, and must choose the same windows, within [`TOLERANCE`].
 
 mod common;
 
@@ -112,7 +112,7 @@ impl Core {
         }
     }
 
-    /// Which flow keeps the queue; only RTAC tells.
+    /// The flow that owns the queue; only RTAC reports it.
     fn queue_owner(&self) -> Option<QueueOwner> {
         if let Self::Rtac(law) = self { Some(law.queue_owner()) } else { None }
     }
@@ -121,7 +121,7 @@ impl Core {
 /// A connection, whose sender fills the window, from slow start on.
 struct Flow {
     law: Core,
-    /// What is on its way is known by the time of the ack that let it go.
+    /// Segments in flight, each by the time of the ack that released it.
     on_its_way: VecDeque<Time>,
     congestion_window: usize,
     /// More the sender never has in flight.
@@ -166,7 +166,7 @@ impl Flow {
     }
 }
 
-/// What came of an arrival.
+/// The result of an arrival.
 #[derive(Debug)]
 struct Outcome {
     now: Time,
@@ -175,8 +175,8 @@ struct Outcome {
     owner: Option<QueueOwner>,
 }
 
-/// Connections of one remote host over one path, for so many seconds: what the kernel's law `named`
-/// is told, and the core's windows.
+/// Connections of one remote host over one path for `seconds`: the input of the kernel's law
+/// `named`, and the core's windows.
 fn connections(
     named: &str,
     flows: &mut [Flow],
@@ -330,7 +330,7 @@ fn a_test_that_a_small_flow_cannot_take_part_in_ends_as_in_the_core() {
     assert!(states.windows(2).any(is_left), "{states:?}");
 }
 
-/// K of 20 Mbit/s and 20 ms, with a Δ, and what the kernel is told of it.
+/// K for 20 Mbit/s and 20 ms, with a Δ, and the parameters for the kernel.
 fn by_hand(law: &str, delta: Span) -> (RtacParams, String) {
     let slope = slope(34.5, 1.38);
     let shift = 10;

@@ -1,4 +1,4 @@
-//! Laws of the receive window, between the lab's TCP and a queue that nobody else limits.
+//! Laws of the receive window, between the lab's TCP and a queue without any other limit.
 
 #[path = "common/tcp_net.rs"]
 mod tcp_net;
@@ -18,13 +18,13 @@ use tcp_net::{Carried, Net, at, law};
 
 type Bottleneck = Net<Discipline<Carried>>;
 
-/// The round trip of an empty path, without what a packet's own transmission takes.
+/// The round trip of an empty path, without a packet's own transmission time.
 const BASE: Span = Span::from_millis(20);
 const BACK: &str = "delay=10ms";
-/// What of 20 Mbit/s is payload, in Mbit/s.
+/// Payload rate of a link of 20 Mbit/s, in Mbit/s.
 const GOODPUT_OF_20: f64 = 20.0 * 1448.0 / 1500.0;
 
-/// 20 ms there and back, and more buffer than anyone should have.
+/// A base RTT of 20 ms, and a far too large buffer.
 fn bloated(rate: &str) -> Bottleneck {
     Net::over(&format!("rate={rate},delay=10ms,queue=2000p"), BACK, 1)
 }
@@ -51,7 +51,7 @@ fn add(net: &mut Bottleneck, control: Algorithm, config: WindowLawConfig) {
     add_from(net, &Remote::default(), control, config);
 }
 
-/// What each stream delivers in some seconds from now on, in Mbit/s, and the mean round trip of all.
+/// Goodput of each stream over the next `seconds`, in Mbit/s, and the mean round trip of all.
 fn measured(net: &mut Bottleneck, seconds: u64) -> (Vec<f64>, Span) {
     let before: Vec<_> =
         net.streams.iter().map(|s| (s.receiver.delivered(), *s.sender.stats())).collect();
@@ -145,8 +145,9 @@ fn a_link_that_becomes_slower_and_faster_is_followed_within_two_seconds() {
     }
 }
 
-/// What is in flight when the capacity drops takes four times as long at the lower one. The window
-/// must not add to that: before, it grew with the round trip while the rate was still the old one.
+/// When the capacity drops to a fourth, the data in flight takes four times as long. The window
+/// must not add to that: an earlier version let it grow with the round trip while the rate was
+/// still the old one.
 #[test]
 fn a_drop_of_the_capacity_costs_no_more_than_the_queue_that_it_finds() {
     let before = BASE + BitRate::from_mbps(20).time_to_send(Bytes::new(1500));
@@ -191,8 +192,8 @@ fn stepping(later: Span) -> Bottleneck {
     Net::new(Path::new(Hop::new(link, queue, rng)), BACK, 1)
 }
 
-/// What a stream with `config` delivers in a minute, in parts of what one with auto-tuning does that
-/// shares a buffer of `queue` packets; it begins `later` seconds after that one, or before it.
+/// Goodput of a stream with `config` over a minute, relative to a stream with auto-tuning in the
+/// same buffer of `queue` packets; it begins `later` seconds after that stream, or before it.
 fn share(config: WindowLawConfig, queue: u32, later: f64) -> f64 {
     let mut net = Net::over(&format!("rate=20mbit,delay=10ms,queue={queue}p"), BACK, 1);
     let mut order = [(0, WindowLawConfig::Autotune), (1, config)];
@@ -230,7 +231,7 @@ fn alone_on_a_path_with_jitter_rtac_keeps_its_queue_short() {
 }
 
 /// Without Δ, a lucky RTTm makes the window too small for paths whose delay varies: the figures of
-/// docs/receiver.md, and what Δ by hand gives back.
+/// docs/receiver.md, and the goodput that a Δ by hand restores.
 #[test]
 fn delta_gives_back_what_varying_delay_costs() {
     for (name, rate, hop, back, delta) in [

@@ -78,7 +78,7 @@ impl Running {
         self.thread.join().unwrap()
     }
 
-    /// What it says once this holds.
+    /// The first report for which this holds.
     fn once(&self, condition: impl Fn(&ServerReport) -> bool) -> ServerReport {
         let clock = Clock::new();
         let end = clock.now() + PATIENCE.into();
@@ -93,18 +93,18 @@ impl Running {
     }
 }
 
-/// What a client saw.
+/// The packets that a client received.
 #[derive(Default)]
 struct Seen {
     payload: Vec<u8>,
     closed: Option<CloseReason>,
-    /// It is full of what came: the client may end.
+    /// Set when enough has arrived: the client may end.
     enough: Option<(usize, Stop)>,
 }
 
 impl ClientWatch for Seen {
     fn packet(&mut self, _now: Time, packet: &Received<'_>) {
-        assert!(packet.kernel.is_some(), "the kernel tells the time of each");
+        assert!(packet.kernel.is_some(), "the kernel timestamps each packet");
         self.payload.extend_from_slice(packet.payload);
         if let Some((enough, stop)) = &self.enough
             && self.payload.len() >= *enough
@@ -143,7 +143,7 @@ fn client(server: SocketAddr, transport: Transport, name: &str, token: &[u8]) ->
     .unwrap()
 }
 
-/// Runs a client until it ends by itself, or has got so many bytes.
+/// Runs a client until it ends by itself, or has received `enough` bytes.
 fn receive(mut client: Client, enough: Option<usize>) -> (Seen, ClientReport) {
     let stop = Stop::new();
     let enough = enough.map(|bytes| (bytes, stop.clone()));
@@ -212,7 +212,7 @@ fn the_same_over_quic_for_two_clients_at_once() {
     assert_eq!((counters.joined, counters.challenged, counters.moved), (2, 0, 0));
 }
 
-/// Tells of each read before it begins.
+/// Reports each read before it begins.
 struct Outcome<R> {
     reader: R,
     reads: Sender<()>,
@@ -232,7 +232,7 @@ fn a_live_stream_comes_from_where_a_client_joined() {
     let fresh = Span::from_secs(60);
     let server = Running::start(config(fixed(50), Live::new(Outcome { reader, reads }, fresh)));
     writer.write_all(b"before anybody listens").unwrap();
-    // Who reads again has taken in what came.
+    // A reader that reads again has processed the bytes before.
     (0..2).for_each(|_| has_read.recv_timeout(PATIENCE).unwrap());
     let address = server.address;
     let receiver = thread::spawn(move || {
@@ -344,7 +344,7 @@ impl Stranger {
         self.socket.send(&bytes[..len]).unwrap();
     }
 
-    /// Answers every packet with this, until there are none for a second.
+    /// Answers every packet with this report, until none has arrived for a second.
     fn lie(mut self, seen: freshline_core::wlan::Report, told: &Receiver<()>) {
         self.socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         let mut buffer = [0; 2048];

@@ -58,7 +58,8 @@ impl Running {
         Self { address, asker, stop, thread }
     }
 
-    /// Ends it once this holds: what is under way when it is told to stop is not waited for.
+    /// Ends it once this holds: a monitor that is told to stop does not wait for datagrams in
+    /// flight.
     fn end_once(self, condition: impl Fn(&MonitorReport) -> bool) -> MonitorReport {
         let clock = Clock::new();
         let end = clock.now() + PATIENCE.into();
@@ -100,7 +101,7 @@ fn source_config(monitor: SocketAddr, transport: Transport) -> SourceConfig {
     }
 }
 
-/// Waits for so many acks, or until the monitor has closed the session.
+/// Stops after `acks` acks, or when the monitor has closed the session.
 struct Until {
     acks: u64,
     acked: u64,
@@ -121,7 +122,7 @@ impl source::Watch for Until {
     }
 }
 
-/// Runs a source until so many of its updates are acknowledged, or it is told that it is closed.
+/// Runs a source until `acks` of its updates are acknowledged, or until the session is closed.
 fn run_until(acks: u64, config: SourceConfig) -> (SourceReport, Option<CloseReason>) {
     let mut until = Until { acks, acked: 0, closed: None, stop: Stop::new() };
     let end = Clock::new().now() + PATIENCE.into();
@@ -136,12 +137,12 @@ fn both_sides_agree(quic: Option<ServerConfig>, transport: Transport) {
     let bounds = RateBounds { ceiling: UpdateRate::saturating(500.0), ..RateBounds::default() };
     source.law = Box::new(AcpPlus::new(AcpPlusParams { bounds, ..AcpPlusParams::departure() }));
     let (report, _) = run_until(300, source);
-    // It said goodbye, which may still be under way.
+    // The source sent a goodbye, which may still be in flight.
     let seen = monitor.end_once(|monitor| monitor.counters.closed == 1).counters;
     assert_eq!(seen.opened, 1);
     assert!(report.acked >= 300 && report.sent <= seen.fresh + seen.stale + 5, "{report:?}");
     assert!(report.rtt_mean_ms.is_some_and(|rtt| rtt < 1_000.0));
-    // What opens the session, and the law's first probes, follow closely.
+    // The updates that open the session, and the law's first probes, follow closely.
     let most = 500.0 * report.duration_s + 25.0;
     assert!(report.sent as f64 <= most, "the ceiling holds: {report:?}");
 }
@@ -240,7 +241,7 @@ impl Sampler for Mixed {
     }
 }
 
-/// Stops after ten acks, and keeps what did not fit.
+/// Stops after ten acks, and keeps the updates that did not fit.
 #[derive(Default)]
 struct LeftOut(Vec<TooLarge>, u64, Stop);
 
@@ -312,7 +313,7 @@ fn a_source_in_doubt_moves_to_a_new_socket_before_an_opening_and_hears_its_answe
     assert_eq!(shown, Cookie([7; 16]), "the answer was heard");
 }
 
-/// A few states, and after them only what `Sampler::take` gives here: no usable one.
+/// A few states, and after them only the outcome of `Sampler::take` given here: no usable state.
 struct Fails(u64, fn(Time, &mut Vec<u8>) -> Take);
 
 impl Sampler for Fails {
@@ -464,7 +465,7 @@ fn a_named_source_that_falls_silent_keeps_its_growing_age() {
     monitor.end();
 }
 
-/// Hands on what comes.
+/// Forwards received payloads.
 struct Payloads(Sender<String>);
 
 impl Watch for Payloads {

@@ -13,7 +13,7 @@ const SOON: Duration = Duration::from_secs(3);
 const SILENT: Duration = Duration::from_secs(5);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What happens to the first path.
+/// The fault of the first path.
 #[derive(Debug, Clone, Copy)]
 enum Blow {
     Cut,
@@ -40,7 +40,7 @@ impl Blow {
         if matches!(self, Self::Cut) { SILENT } else { SOON }
     }
 
-    /// What a second must carry afterwards, in Mbit/s: 70 % of what the paths have in frames.
+    /// Required goodput of a second afterwards, in Mbit/s: 70 % of the paths' rate in frames.
     fn wanted(self) -> f64 {
         match self {
             Self::Cut | Self::Down => 0.7 * 5.0,
@@ -48,8 +48,8 @@ impl Blow {
         }
     }
 
-    /// After how long nothing is missing any more: the first second from which on each quarter has
-    /// something, and that comes to what is wanted.
+    /// Recovery time: the start of the first second in which each quarter carries data, and the sum
+    /// is the required goodput.
     fn recovered(self, got: &Download, at: Duration) -> Option<Duration> {
         let quarters = (0..24).map(|quarter| at + SECOND / 4 * quarter);
         let is_well = |from: &Duration| {
@@ -101,7 +101,7 @@ fn a_file_arrives_whole_although_a_path_is_cut_and_comes_back() {
         return;
     }
     let blows = [(2000, Blow::Cut), (6000, Blow::Mended), (10_000, Blow::Down), (13_000, Blow::Up)];
-    // A busy machine holds up both ends, and what they measure.
+    // A busy machine delays both ends and their measurements.
     assert!((0..3).any(|_| is_made_good(&blows, 30_000_000)));
 }
 
@@ -122,5 +122,5 @@ fn a_silent_cut_is_made_good_whenever_it_comes() {
         let made_good = (0..3).any(|_| is_made_good(&blows, 4_000_000 + 1800 * due));
         late.extend((!made_good).then_some(due));
     }
-    assert_eq!(late, [0; 0], "cuts after so many ms were not made good in time");
+    assert_eq!(late, [0; 0], "cuts after these times (ms) were not repaired in time");
 }

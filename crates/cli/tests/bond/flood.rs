@@ -7,12 +7,12 @@
 //!                               └─► v2, tbf 6 Mbit/s ─► 80 ms
 //! ```
 //!
-//! What the client gives to each device is mirrored in front of the queue: behind it, a change would
-//! show only when the queued packets have left.
+//! Mirrors in front of the queue count the bytes that the client gives to each device: behind it, a
+//! change would show only after the queued packets have left.
 //!
-//! QAware and `min_srtt` run at the same time, and are judged by how many bytes they give to the
-//! flooded device: a machine that runs programs late delays both. How
-//! many milliseconds QAware takes is a test in virtual time (`bond::flooded` of `freshline-net`).
+//! QAware and `min_srtt` run at the same time, and the test compares how many bytes they give to
+//! the flooded device: a machine that runs programs late delays both. QAware's reaction time in
+//! milliseconds is tested in virtual time (`bond::flooded` of `freshline-net`).
 
 use std::fs;
 use std::io::Write;
@@ -45,19 +45,19 @@ const STEPS: u32 = 12;
 const GRAIN: Duration = Duration::from_millis(5);
 /// How often all of it may be measured.
 const TRIES: usize = 2;
-/// QAware gives at most this part of what it gave to the flooded device before, and half of
-/// `min_srtt`'s part.
+/// QAware gives the flooded device at most this fraction of its rate before the flood, and half of
+/// `min_srtt`'s fraction.
 const MAX_PART: f64 = 0.3;
 /// Below this rate before the floods, in Mbit/s, a path is hardly used.
 const USED: f64 = 0.5;
 
-/// What has gone into the queues of v1 and v2 at a moment, in bytes.
+/// Bytes given to the queues of v1 and v2 up to a moment.
 struct Sample {
     at: Duration,
     given: [u64; 2],
 }
 
-/// What was given to both devices over time, by a clock that starts with it.
+/// Bytes given to both devices over time, by a clock that starts with the curve.
 struct Curve(Vec<Sample>);
 
 impl Curve {
@@ -73,7 +73,7 @@ impl Curve {
     }
 }
 
-/// What a scheduler did.
+/// The result of a scheduler.
 struct Run {
     scheduler: &'static str,
     curve: Curve,
@@ -92,7 +92,7 @@ impl Run {
         sum.map(|sum| sum / self.starts.len() as f64)
     }
 
-    /// What the flooded device was given during a flood, as a part of the rate in the second before it:
+    /// The flooded device's rate during a flood, as a fraction of the rate in the second before it:
     /// the median of all floods, as a pause of the machine spoils one of them.
     fn part(&self) -> f64 {
         let second = Duration::from_secs(1);
@@ -120,7 +120,7 @@ impl Run {
     }
 }
 
-/// Mirrors what the client gives to its devices to m1 and m2, where it is counted.
+/// Mirrors the client's packets for its devices to m1 and m2, where they are counted.
 fn mirror(net: &Net) {
     for path in [1, 2] {
         net.ip("c", &format!("link add m{path} type veth peer name n{path}"));
@@ -140,7 +140,7 @@ fn mirror(net: &Net) {
     }
 }
 
-/// What has left by m1 and m2 of this thread's namespace, in bytes.
+/// Bytes that have left by m1 and m2 of this thread's namespace.
 fn mirrored() -> [u64; 2] {
     let devices = fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     [1, 2].map(|path| {

@@ -1,4 +1,4 @@
-//! What bonds take between the hosts, and what tests do with them.
+//! The hosts and paths on which bonds run, and helpers for the tests of bonds.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -73,7 +73,7 @@ impl Net {
         Running::start(command, "fingerprint")
     }
 
-    /// The words of a client that is who `who` is.
+    /// Command line of a client with the identity `who`.
     pub(crate) fn client_of(&self, who: &str, options: &str) -> Command {
         let words = self.client_words(who, &format!("{options} {SERVER}:3775"));
         self.bond("c", &words)
@@ -84,7 +84,7 @@ impl Net {
         format!("client --state-dir {state} --pin {pin} {CONGESTION} {options}")
     }
 
-    /// A client that may have so many files open.
+    /// A client with a limit of `files` open files.
     pub(crate) fn client_with_files(&self, files: u32, options: &str) -> Running {
         let words = self.client_words("c", &format!("{options} {SERVER}:3775"));
         let script = format!("ulimit -n {files} && exec {FRESHLINE} bond {words}");
@@ -132,8 +132,8 @@ impl Net {
         });
     }
 
-    /// A connection over both paths by the kernel's MPTCP, to somebody who answers; `None` where
-    /// the kernel has none.
+    /// A connection over both paths by the kernel's MPTCP, to a server that answers with `answer`;
+    /// `None` if the kernel lacks MPTCP.
     pub(crate) fn mptcp(&self, answer: fn(TcpStream)) -> Option<TcpStream> {
         const MPTCP: i32 = 262;
         let new = || Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::from(MPTCP))).ok();
@@ -163,7 +163,7 @@ impl Net {
         Some(TcpStream::from(socket))
     }
 
-    /// Sends 20 Mbit/s of UDP from the client's host to nobody.
+    /// Sends 20 Mbit/s of UDP from the client's host; no process receives it.
     pub(crate) fn flood(&self, to: &str, span: Duration) {
         self.within("c", || {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -173,7 +173,7 @@ impl Net {
             while began_at.elapsed() < span {
                 let due = (began_at.elapsed().as_secs_f64() * 20e6 / 8.0) as usize;
                 while sent < due {
-                    // What the queue does not take is what a flood is for.
+                    // The flood is meant to overflow the queue: errors do not matter.
                     let _ = socket.send_to(&[0; 1400], to);
                     sent += 1400;
                 }
@@ -182,7 +182,7 @@ impl Net {
         });
     }
 
-    /// What the client's metrics are, at port 9099.
+    /// The client's metrics, served at port 9099.
     pub(crate) fn metrics(&self) -> String {
         let mut stream = self.connect_to("127.0.0.1:9099");
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
@@ -196,7 +196,7 @@ impl Net {
         self.connect_to("127.0.0.1:8001")
     }
 
-    /// Asks somebody who makes up files for so many bytes.
+    /// Requests `bytes` bytes of generated data.
     pub(crate) fn ask(&self, bytes: u64) -> TcpStream {
         let mut stream = self.connect();
         stream.write_all(&bytes.to_be_bytes()).unwrap();
@@ -216,7 +216,7 @@ impl Net {
 const TICKS: f64 = 100.0;
 
 impl Running {
-    /// What it has taken of the machine so far: CPU time, and memory at most.
+    /// Resources used so far: CPU time and peak memory.
     pub(crate) fn cost(&self) -> String {
         let status = self.proc("status");
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -293,7 +293,7 @@ impl Sum {
     }
 }
 
-/// What a download came to.
+/// The result of a download.
 pub(crate) struct Download {
     pub(crate) elapsed: Duration,
     /// When how many bytes had come.
@@ -316,7 +316,7 @@ impl Download {
     }
 }
 
-/// Fetches so many bytes, each of which must be right.
+/// Downloads `bytes` bytes and checks each of them.
 pub(crate) fn download(stream: TcpStream, bytes: u64) -> Download {
     download_while(stream, bytes, |_| {})
 }

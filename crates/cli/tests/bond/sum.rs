@@ -1,4 +1,5 @@
-//! What a download over two paths comes to, as part of the sum of their rates, in frames on the wire.
+//! Goodput of a download over two paths, as a fraction of the sum of their rates, in frames on the
+//! wire.
 
 use std::sync::PoisonError;
 use std::thread;
@@ -11,10 +12,10 @@ use super::two_paths::BESIDE;
 /// Of both paths, in Mbit/s.
 const RATES: [Rate; 2] = [10, 5];
 
-/// What a whole machine to itself shows is in the book; this is what a busy one must.
+/// The book has the figures of an otherwise idle machine; a busy machine must reach this fraction.
 const LEAST: f64 = 0.75;
 
-/// The share of the sum of `rates` that so many bytes have got.
+/// Prints and returns the fraction of the sum of `rates` that a download has reached.
 fn told(rates: [Rate; 2], how: &str, mbps: f64) -> f64 {
     let share = mbps / f64::from(rates.iter().sum::<Rate>());
     println!("sum | {rates:?} Mbit/s | {how} | {mbps:.2} Mbit/s | {:.1} %", 100.0 * share);
@@ -89,7 +90,7 @@ fn a_download_gets_the_sum_of_two_paths_of_unlike_delays() {
     assert!((0..3).map(share).any(|share| share > LEAST));
 }
 
-/// Somebody who reads nothing fills the window of his own stream.
+/// A client that reads nothing fills the window of its own stream.
 #[test]
 #[ignore = "long: measures rates in real time"]
 fn a_download_beside_readers_that_read_nothing_gets_the_sum_all_the_same() {

@@ -1,4 +1,4 @@
-//! A chain of nodes, each in a network namespace of its own, and what they carry to the first:
+//! A chain of nodes, each in a network namespace of its own, and their streams to the first node:
 //!
 //! ```text
 //!                host 1 10.80.11.2         host 3              host 6
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A link passes 125 full packets a second, has a queue of 15 packets at either end, and may lose
-//! some by chance. What a node sends, and what it forwards, waits in the same queue.
+//! some by chance. A node's own packets and the forwarded ones share a queue.
 
 use std::fs;
 use std::io::Write;
@@ -23,14 +23,14 @@ use super::common::{FRESHLINE, assert_succeeded, command_in, ip, within};
 
 /// The hops to the first node.
 const HOPS: u32 = 6;
-/// How many hops away those are who send.
+/// Hops from the senders to the first node.
 pub(crate) const SENDERS: [u32; 3] = [1, 3, 6];
 
 const RATE: &str = "500kbit";
 const MTU: u32 = 500;
 const QUEUE: u32 = 15;
 
-/// What a chain is like.
+/// The parameters of a chain.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind {
     /// How many packets of 1000 a link loses.
@@ -76,7 +76,7 @@ impl Chain {
         format!("{}-host-{hops}", self.prefix)
     }
 
-    /// The namespace of the sender so many hops away.
+    /// The namespace of the sender at a distance of `hops`.
     pub(crate) fn sender(&self, hops: u32) -> String {
         if self.kind.has_hosts { self.host(hops) } else { self.node(hops) }
     }
@@ -90,7 +90,7 @@ impl Chain {
         ip(&format!("netns add {name}"));
         within(name, || {
             fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
-            // What a connection has learned of a path is nothing for the next.
+            // Metrics that a connection has learned of a path must not affect the next one.
             fs::write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1").unwrap();
         });
     }
@@ -142,7 +142,7 @@ impl Chain {
         batch(Command::new("ip").args(["-n", &self.node(node)]), &lines);
     }
 
-    /// A connection from so many hops away to the first node, with its two ends.
+    /// A connection to the first node from the sender at a distance of `hops`, with its two ends.
     pub(crate) fn connection(&self, hops: u32, congestion: &str) -> [TcpStream; 2] {
         let listener = within(&self.node(0), || TcpListener::bind("10.80.1.1:0").unwrap());
         let address = listener.local_addr().unwrap();

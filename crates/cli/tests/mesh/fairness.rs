@@ -1,4 +1,4 @@
-//! What nodes of a chain get of the way to the border router that all of them share.
+//! The shares that the nodes of a chain get of the path to the border router.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::{Alone, NAME, mesh, status};
 const WARM_UP: Duration = Duration::from_secs(8);
 const WINDOW: Duration = Duration::from_secs(24);
 
-/// One run: a chain, and what its senders came to.
+/// One run: a chain, and the streams of its senders.
 struct Run {
     chain: Chain,
     streams: Streams,
@@ -29,7 +29,7 @@ impl Run {
         Self { chain, streams }
     }
 
-    /// What `status` says of the connection of each sender.
+    /// The `status` of each sender's connection.
     fn told(&self) -> [Value; 3] {
         SENDERS.map(|hops| {
             let told = status(self.chain.freshline(hops)).unwrap();
@@ -40,7 +40,7 @@ impl Run {
     }
 }
 
-/// What senders came to.
+/// The results of the senders.
 struct Outcome {
     /// In kbit/s.
     goodputs: Vec<f64>,
@@ -78,7 +78,7 @@ fn segments(told: &[Value; 3]) -> [f64; 3] {
     told.each_ref().map(|one| one["segments"].as_f64().unwrap())
 }
 
-/// What came of chains that ran at the same time.
+/// The results of chains that ran at the same time.
 struct Measured {
     reno: Outcome,
     dtpa: Outcome,
@@ -117,8 +117,9 @@ fn measured(name: &str, kind: Kind) -> Measured {
 /// programs waiting for this long may keep packets, too.
 const TIMELY_MS: f64 = 50.0;
 
-/// With DTPA goodputs are much more alike, and not much less in all. What a run comes to is chance in
-/// part: of three, one must show it. Of the link's 125 segments a second, a third is 41.7.
+/// With DTPA, goodputs are much closer to each other, and their sum is not much less. The result of
+/// a run is partly chance: one of three runs must show it. The link carries 125 segments a second,
+/// of which a third is 41.7.
 fn compare(name: &str, kind: Kind, settings: &str) {
     let _alone = Alone::new();
     assert_succeeded(&mesh(&format!("attach {settings}")));
@@ -130,7 +131,8 @@ fn compare(name: &str, kind: Kind, settings: &str) {
     assert!(once().or_again(once), "{name}");
 }
 
-/// Timeouts keep who loses much below the share, so that it is larger than what all can have.
+/// Timeouts keep a sender with losses well below its share, so the share is set larger than all
+/// senders could have at once.
 #[test]
 #[ignore = "long: measures rates in real time"]
 fn nodes_have_alike_shares_where_links_lose_packets() {
@@ -173,8 +175,8 @@ fn nodes_that_send_themselves_have_alike_shares() {
     println!("skipped: needs a machine that keeps its time, as this one did in no try");
 }
 
-/// What holds a window is the law's bound alone. A busy machine sends less, and not more; and however
-/// it is lost, no sender waits for the whole of the run.
+/// Only the law's bound limits the window. A busy machine sends less, and not more; and wherever
+/// packets are lost, no sender stays idle for the whole run.
 #[test]
 #[ignore = "long: measures rates in real time"]
 fn windows_without_a_limit_neither_flood_a_link_nor_stop() {

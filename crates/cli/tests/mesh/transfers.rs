@@ -25,7 +25,7 @@ const SLOWER_AFTER: Duration = Duration::from_secs(8);
 /// Nothing that TCP needs takes so long: a timeout is 0.2 s at first, and doubles.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What differs from Linux's defaults.
+/// Deviations from Linux's defaults.
 #[derive(Debug, Clone, Copy, Default)]
 struct Variant {
     name: &'static str,
@@ -35,7 +35,7 @@ struct Variant {
     receive_buffer: usize,
     /// The receiver reads nothing for a while, so that the window closes.
     pauses: bool,
-    /// What the sender's shell does each second.
+    /// Commands of the sender's shell, run each second.
     each_second: &'static str,
 }
 
@@ -56,7 +56,7 @@ const VARIANTS: [Variant; 7] = [
     },
 ];
 
-/// Sends without end, and prints each second what `ss` says of the senders.
+/// Sends without end, and prints the senders' statistics of `ss` each second.
 const SEND: &str = "\
 for setting in tcp_congestion_control=freshline_dtpa $SETTINGS; do
     echo ${setting#*=} > /proc/sys/net/ipv4/${setting%%=*}
@@ -71,7 +71,7 @@ for second in $(seq $SECONDS_TO_RUN); do
 done
 kill $(jobs -p)";
 
-/// What a receiver saw.
+/// Statistics of a receiver.
 #[derive(Debug, Clone, Copy)]
 struct Received {
     bytes: u64,
@@ -114,14 +114,14 @@ fn listen(variant: Variant) -> TcpListener {
     listener
 }
 
-/// The number after the colon of a word such as `unacked:1`; 0 if there is none.
+/// The number after the colon of a word such as `unacked:1`; 0 if the line has no such word.
 fn number(line: &str, key: &str) -> u64 {
     let named = |word: &str| word.strip_prefix(key)?.strip_prefix(':')?.parse().ok();
     line.split_whitespace().find_map(named).unwrap_or(0)
 }
 
-/// The lines of `ss` on which a segment waits for its ack, though all bytes that were sent have one.
-/// The SYN counts as one of those that were acknowledged.
+/// The lines of `ss` with a segment that waits for its ack, although all sent bytes are
+/// acknowledged. The SYN counts as an acknowledged byte.
 fn empty_segments(told: &str) -> Vec<&str> {
     let is_empty = |line: &&str| {
         let sent = number(line, "bytes_sent") - number(line, "bytes_retrans");

@@ -23,7 +23,7 @@ use crate::hosts::Hosts;
 use crate::kit::{alone, attachment, can_run};
 use crate::promtool;
 
-/// The namespaces, gone with what is attached in them however a test ends.
+/// The namespaces; they are removed with everything attached in them, however a test ends.
 struct Gateway {
     hosts: Hosts,
 }
@@ -77,7 +77,7 @@ impl Gateway {
         self.command("gateway", FRESHLINE).arg("receiver").args(arguments).output().unwrap()
     }
 
-    /// What `status` says on the gateway of its device.
+    /// The `status` of the device, on the gateway.
     fn status(&self) -> Option<Value> {
         attachment(self.command("gateway", FRESHLINE), "device", "wan")
     }
@@ -117,8 +117,8 @@ impl Drop for Gateway {
     }
 }
 
-/// Sends so much, and tells the sender's round trip in the middle of it, ms. What arrives must be
-/// what was sent.
+/// Sends `bytes` bytes and returns the sender's round trip halfway, in ms. The received bytes must
+/// equal the sent ones.
 fn transfer(gateway: &Gateway, address: &str, bytes: usize) -> f64 {
     let (mut sender, mut host) = gateway.connect(address);
     let port = sender.local_addr().unwrap().port();

@@ -1,9 +1,10 @@
-//! What control is for: short queues, at no cost in goodput, on the paths of `freshline emulate run`.
+//! Receiver-side control keeps queues short without loss of goodput, on the paths of `freshline
+//! emulate run`.
 //!
-//! Each row runs for some seconds of real time, some of them two at once. Where a machine is too
-//! busy to keep its time, round trips are long for other reasons than a queue: so the emulator's
-//! lateness is allowed on top; a row that is not as wanted is measured again, by itself, up to
-//! twice; and where the emulator was far too late each time, nothing is known, which is said.
+//! Each row runs for some seconds of real time; some rows run two at a time. On a machine that is
+//! too busy to keep time, round trips are long for reasons other than a queue. The limits therefore
+//! allow for the emulator's lateness, and a row that fails is measured again, alone, up to twice.
+//! If the emulator was far too late each time, the result is undecided, and the test says so.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -23,10 +24,10 @@ use crate::common::{FRESHLINE, text};
 use crate::kit::{alone, can_run};
 use crate::verdict::{TRIES, Verdict, failed};
 
-/// The path's delay, there and back.
+/// The path's delay, forward and reverse together.
 const DELAY_MS: f64 = 20.0;
-/// What the hosts and the emulator take besides: `ping` with 1500 bytes over the idle path of 20 Mbit/s
-/// tells of 21.0 ms, where the path alone has 20.6.
+/// Delay added by the hosts and the emulator: `ping` with 1500 bytes over the idle path of 20
+/// Mbit/s measures 21.0 ms, of which the path accounts for 20.6.
 const OWN_MS: f64 = 0.4;
 /// When control has settled, and when a queue of 2000 packets without it is full.
 const SETTLED: Duration = Duration::from_secs(3);
@@ -34,7 +35,7 @@ const FULL: Duration = Duration::from_secs(9);
 /// Later than this, the emulator shows another path than it is to be: half of the delay.
 const TIMELY_MS: f64 = DELAY_MS / 2.0;
 
-/// Who controls a row's receivers.
+/// Control of a row's receivers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Control {
     Nobody,
@@ -58,7 +59,7 @@ impl Downloads {
     }
 }
 
-/// What the sender saw of a download, 100 ms by 100 ms.
+/// One sample of a download at the sender; samples are 100 ms apart.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     /// Since the path began.
@@ -71,7 +72,7 @@ struct Sample {
 struct Outcome {
     /// Of each of the downloads' flows.
     samples: Vec<Vec<Vec<Sample>>>,
-    /// How late the emulator sent on one packet in a hundred, there and back.
+    /// 99th percentile of the emulator's lateness, both directions added.
     late_ms: f64,
 }
 
@@ -90,7 +91,7 @@ impl Outcome {
         rtts.get(rtts.len() / 2).copied().unwrap_or(f64::NAN)
     }
 
-    /// What is acknowledged, of all flows together.
+    /// The acknowledged payload, of all flows together.
     fn goodput_mbps(&self, of: usize, from: Duration, to: Duration) -> f64 {
         let rate = |flow: &Vec<Sample>| {
             let (Some(first), Some(last)) = (flow.first(), flow.last()) else { return 0.0 };
@@ -112,7 +113,7 @@ fn mbit(rate: f64) -> String {
     path(&format!("rate = \"{rate}mbit\""))
 }
 
-/// What a full bottleneck carries without headers, which take 52 bytes of 1500.
+/// Payload rate of a full bottleneck: headers take 52 bytes of 1500.
 fn payload_mbps(mbps: f64) -> f64 {
     mbps * 1448.0 / 1500.0
 }
@@ -134,7 +135,7 @@ fn behind(path: &str, script: &str) -> (Child, TempDir) {
     (child, folder)
 }
 
-/// The script that has `control` over what `command` does.
+/// A shell script that runs `command` under `control`.
 fn controlled(control: Control, command: &str) -> String {
     match control {
         Control::Nobody => format!("bash -c '{command}'"),
@@ -165,7 +166,7 @@ fn measured(path: &str, all: &[Downloads], seconds: u64) -> Outcome {
         listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
     let scripts = all.iter().zip(&ports).map(|(Downloads { control, flows, .. }, port)| {
         let one = format!("exec 3<>/dev/tcp/$FRESHLINE_HOST/{port}; timeout {seconds} cat <&3");
-        // To load programs takes a moment: who is ready waits for the others.
+        // Loading the programs takes a moment: each download waits until all are ready.
         let ready = format!(
             "mkdir -p FOLDER/ready; touch FOLDER/ready/{port}; \
              until [ $(ls FOLDER/ready | wc -l) = {all} ]; do sleep 0.01; done",
@@ -175,7 +176,8 @@ fn measured(path: &str, all: &[Downloads], seconds: u64) -> Outcome {
             format!("{ready}; for i in $(seq {flows}); do ({one}) >/dev/null & done; wait");
         format!("({}) &", controlled(*control, &command))
     });
-    // What holds a device's control would be waited for as well; with the command it ends.
+    // The shell would also wait for the process that holds a device's control; it ends with the
+    // command.
     let script: String =
         scripts.chain([format!("sleep {seconds}.5")]).collect::<Vec<_>>().join(" ");
     let (child, _folder) = behind(path, &script);
@@ -201,7 +203,7 @@ fn measured(path: &str, all: &[Downloads], seconds: u64) -> Outcome {
     Outcome { samples, late_ms: late_ms(child) }
 }
 
-/// How late the emulator sent on one packet in a hundred, there and back, as it says at its end.
+/// 99th percentile of the emulator's lateness, from its final report; both directions added.
 fn late_ms(emulator: Child) -> f64 {
     let done = emulator.wait_with_output().unwrap();
     let report: Value = serde_json::from_slice(&done.stdout)
@@ -210,7 +212,7 @@ fn late_ms(emulator: Child) -> f64 {
     late("forward") + late("reverse")
 }
 
-/// Ports of receivers, round trips and bytes acknowledged, as `ss` tells them of a sender's port.
+/// Receivers' ports, round trips and acknowledged bytes of a sender's port, from `ss`.
 fn look(port: u16) -> Vec<(u16, f64, f64)> {
     let filter = format!("sport = :{port}");
     let seen = Command::new("ss").args(["-tinHO", "state", "established", &filter]).output();
@@ -226,7 +228,7 @@ fn look(port: u16) -> Vec<(u16, f64, f64)> {
     told.collect()
 }
 
-/// Adds what was seen to each flow's samples, which are in the order of their receivers' ports.
+/// Appends one observation to each flow's samples, in the order of the receivers' ports.
 fn keep(flows: &mut Vec<Vec<Sample>>, at: Duration, mut seen: Vec<(u16, f64, f64)>) {
     seen.sort_by_key(|(peer, ..)| *peer);
     flows.resize_with(flows.len().max(seen.len()), Vec::new);
@@ -373,9 +375,9 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed_within_two_seconds() 
     }
 }
 
-/// The goodput of a controlled download over that of another beside it, in a buffer of so many
-/// packets. Both move data, and together they leave the link little to do: else a share would tell
-/// nothing.
+/// Ratio of the goodputs of a controlled and an uncontrolled download that share a buffer of
+/// `buffer` packets. Both must move data and together nearly fill the link; otherwise the ratio
+/// would mean nothing.
 fn share(law: &'static str, buffer: u32, seconds: u64) -> f64 {
     let path = mbit(20.0).replace("2000p", &format!("{buffer}p"));
     let both = [Downloads::by(Control::Cgroup(law)), Downloads::by(Control::Nobody)];
@@ -440,8 +442,8 @@ fn rtac_that_learns_delta_keeps_its_share_alongside_a_plain_receiver() {
     assert!(mean > 0.5, "{mean}");
 }
 
-/// How long transfers of so many bytes take, ms: the least of some, one after the other. And how
-/// late the emulator was.
+/// Minimum duration of several consecutive transfers of `bytes`, in ms, and the emulator's
+/// lateness.
 fn transfer(control: Control, bytes: usize) -> (f64, f64) {
     const TRANSFERS: usize = 6;
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();

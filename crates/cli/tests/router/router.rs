@@ -1,5 +1,4 @@
-//! `freshline router` on the host between the others, and what it does in the ways that nobody
-//! wishes for.
+//! `freshline router` on the host between the others, and its behaviour in failures.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -54,7 +53,7 @@ fn a_router_that_is_killed_leaves_nothing_and_packets_pass() {
     assert!(passes(&net, 100));
 }
 
-/// Any user can take an abstract name of a network namespace, and answer what it likes.
+/// Any user can take an abstract name in a network namespace, and answer as it likes.
 #[test]
 fn another_user_can_neither_keep_a_router_from_starting_nor_answer_for_it() {
     if !can_run() {
@@ -194,7 +193,7 @@ fn a_flood_of_flows_is_bounded_and_others_go_on() {
         bulk.goodput(Duration::from_secs(1))
     });
     drop(bulk);
-    // Updates that nobody reads have half of the link, the rest is the stream's.
+    // Updates without a reader have half of the link, and the stream has the rest.
     assert!(goodput > 1e6, "{goodput}");
     let report = router.stop();
     assert!(count(&report["classes"][0]["queue_full"]) > 0, "{report}");
@@ -209,14 +208,14 @@ fn what_the_kernel_s_queue_does_not_hold_is_counted() {
         return;
     }
     let net = Net::new();
-    // Limits in packets are lowered to what the kernel's queue holds; one in bytes is not.
+    // Limits in packets are lowered to the limit of the kernel's queue; a limit in bytes is not.
     let router = Router::start(&net, &["--rate", "1mbit", "--queue", "10000kB"]);
     send(&net, 100, (10_000..).take(6_000));
     let status = router.status();
     let lost = &status["kernel_drops"];
     assert!(count(&lost["queue_full"]) + count(&lost["unread"]) > 1_000, "{status}");
     assert!(count(&status["backlog"]["packets"]) <= count(&status["backlog"]["limit"]), "{status}");
-    // What waits is let go at its end, and arrives.
+    // Queued packets are released at its end, and arrive.
     let arrived = arrived_for_nobody(&net);
     let report = router.stop();
     let more = arrived_for_nobody(&net) - arrived;
@@ -265,7 +264,7 @@ fn an_aqm_marks_in_place_of_drops_where_senders_take_part() {
             let goodput = bulk.goodput(Duration::from_secs(2));
             drop(bulk);
             let class = router.stop()["classes"][1].clone();
-            // What is marked arrives, so its checksums are right.
+            // Marked packets arrive, so their checksums are right.
             let (marked, dropped) = (count(&class["marked"]), count(&class["congestion"]));
             assert!(marked > 0 && dropped == 0, "{marked} marked, {dropped} dropped");
             println!("{goodput} bit/s");
@@ -292,7 +291,7 @@ fn super_packets_pass_whole_at_high_rates() {
         tc.arg("qdisc").args(arguments.split(' '));
         net.within("r", || tc.status().unwrap().success())
     };
-    // No more than this is to be had from a router that shapes to the same rate.
+    // The limit for a router that shapes to the same rate.
     if tbf(&format!("add dev {DEVICE} root tbf rate 10gbit burst 2mb limit 20mb")) {
         println!("kernel TCP through tbf: {:.2} Gbit/s", measure() / 1e9);
         assert!(tbf(&format!("del dev {DEVICE} root")));

@@ -1,5 +1,5 @@
-//! What the discipline in the kernel makes of more flows than it has room for, and of being taken away
-//! under load.
+//! The kernel's queueing discipline with more flows than it has room for, and its removal under
+//! load.
 
 use std::net::UdpSocket;
 use std::thread;
@@ -18,7 +18,7 @@ fn of_all(status: &Value, what: &str) -> u64 {
     status["classes"].as_array().unwrap().iter().map(|class| count(&class[what])).sum()
 }
 
-/// Lets all that waits leave: what is told then.
+/// Releases all queued packets; returns the `status` after it.
 fn drained(attached: &Attached) -> Value {
     attached.set(&["--rate", "1gbit"]);
     for _ in 0..100 {
@@ -31,7 +31,7 @@ fn drained(attached: &Attached) -> Value {
     panic!("it does not drain: {}", attached.status());
 }
 
-/// What came has left, was dropped for a reason, or waits.
+/// Every packet that arrived has left, was dropped for a counted reason, or is queued.
 #[track_caller]
 fn assert_conserved(status: &Value) {
     let dropped = ["replaced", "queue_full", "congestion"].map(|why| of_all(status, why));
@@ -40,8 +40,8 @@ fn assert_conserved(status: &Value) {
     assert_eq!(of_all(status, "packets_in"), all + waiting, "{status}");
 }
 
-/// Hosts of which each has found its neighbour: until then it drops what comes too fast. One datagram has
-/// arrived.
+/// Two hosts that have resolved each other's address: until then a host drops packets that follow
+/// quickly. One datagram has arrived.
 pub(crate) fn acquainted() -> Net {
     let net = Net::new();
     send(&net, 100, [10_000].into_iter());
@@ -54,7 +54,7 @@ pub(crate) fn acquainted() -> Net {
     panic!("nothing arrives");
 }
 
-/// What has arrived is what left, and that which came before.
+/// All packets that left have arrived, and one before them.
 #[track_caller]
 fn assert_arrived(net: &Net, status: &Value) {
     assert_eq!(arrived_for_nobody(net) - 1, count(&status["classes"][0]["packets_out"]));
@@ -129,7 +129,7 @@ fn after_a_flood_of_flows_every_packet_is_accounted_for() {
     let status = drained(&attached);
     assert_eq!(from_other, FEW, "{status}");
     assert_conserved(&status);
-    // What came from the other host found a socket.
+    // Packets from the other host found a socket.
     assert_eq!(
         arrived_for_nobody(&net) - 1 + FEW as u64,
         count(&status["classes"][0]["packets_out"])

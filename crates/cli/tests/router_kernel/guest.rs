@@ -9,18 +9,17 @@
 //! Both boot a packaged kernel (`kernel.rs`) under `qemu-system-x86_64`, without hardware's help, with
 //! an initramfs: `freshline` and this very test program, at the paths that they have here, `ip`, `tc`,
 //! `ss`, `bpftool`, `nsenter`, `bash`, and busybox for all else. `freshline` is in the script's PATH.
-//! The test program's `GUEST` says which kernel it is, which tools it has beside these, and which modules
-//! are loaded. There are no disks and no network but the guest's own.
+//! The test program's `GUEST` names the kernel, the additional tools, and the modules to load.
+//! There are no disks and no network except the guest's own.
 //!
-//! Where something is missing that they need, that is said (`skipped: needs …`), and `run` gives
-//! nothing.
+//! If a requirement is missing, the test prints it (`skipped: needs …`), and `run` returns `None`.
 //!
-//! **Time** in a guest is what its processor has executed: each instruction takes 1 ns, and where
-//! nothing is to be done the clock goes on to the next timer at once ([`CLOCK`]). So a guest is a machine
-//! that is never late, slow as it is to emulate: its first command runs some 10 s after the start. As its
-//! date and its random numbers are always the same ([`DATE`], [`SEED`]), a build measures the same to the
-//! ns, whatever else this machine does. For the same reason guests do not disturb each other: the harness
-//! runs as many of them as it has threads.
+//! **Time** in a guest is the number of instructions that its processor has executed: each takes 1
+//! ns, and when the processor is idle the clock advances at once to the next timer ([`CLOCK`]). A
+//! guest is therefore never late, although emulation is slow: its first command runs some 10 s
+//! after the start. As its date and its random numbers are always the same ([`DATE`], [`SEED`]), a
+//! build measures the same values to the ns, whatever else this machine does. For the same reason
+//! guests do not disturb each other: the harness runs as many of them as it has threads.
 
 use std::env;
 use std::fs;
@@ -39,22 +38,22 @@ use super::kernel::Kernel;
 
 const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
 const QEMU: &str = "qemu-system-x86_64";
-/// Beside busybox's commands; all of them are programs of this machine.
+/// In addition to busybox's commands; all of them are programs of this machine.
 const TOOLS: &[&str] = &["ip", "tc", "ss", "bpftool", "nsenter", "bash"];
-/// What the guests of a test program have, in its constant `GUEST`.
+/// The contents of a test program's guests, in its constant `GUEST`.
 pub(crate) struct Guest {
     /// The kernel package's flavour, such as `cloud-amd64`.
     pub(crate) flavour: &'static str,
-    /// Programs of this machine beside [`TOOLS`].
+    /// Programs of this machine, in addition to [`TOOLS`].
     pub(crate) tools: &'static [&'static str],
-    /// What the kernel has not built in; those that they need come along.
+    /// Modules that are not built into the kernel; their dependencies are added.
     pub(crate) modules: &'static [&'static str],
 }
 
 /// Set where the test runs in the guest.
 const HERE: &str = "FRESHLINE_IN_GUEST";
-/// A guest that has not ended by then hangs: time outside, several times what the longest test takes on a
-/// machine with other work.
+/// Limit of real time, after which a guest counts as hung: several times the duration of the
+/// longest test on a machine with other work.
 const LIMIT: Duration = Duration::from_secs(900);
 /// Its clock counts instructions, 2^0 ns each, and does not wait for ours while the guest sleeps. That
 /// takes the emulator a single processor.
@@ -65,13 +64,13 @@ const SEED: &str = "1";
 /// Warnings and worse to the first serial port; a kernel that panics ends.
 const COMMAND_LINE: &str = "console=ttyS0 loglevel=5 panic=-1 mitigations=off audit=0";
 
-/// What a script came to.
+/// The result of a script.
 pub(crate) struct Done {
     /// The script's exit code.
     pub(crate) status: i32,
-    /// What it wrote, errors among it.
+    /// Its output, standard error included.
     pub(crate) said: String,
-    /// What the kernel logged meanwhile, from warnings on.
+    /// The kernel's log meanwhile, at level warning and above.
     pub(crate) kernel: String,
 }
 
@@ -122,7 +121,8 @@ pub(crate) fn entered_with(devices: &[&str]) -> bool {
         program.display()
     );
     if let Some(done) = run_with(devices, &script) {
-        // Whoever counts results must not count this one twice.
+        // These lines are left out: a program that counts test results must not count this one
+        // twice.
         let of_harness = ["running ", "test ", "test result: "];
         let told =
             done.said.lines().filter(|line| !of_harness.iter().any(|it| line.starts_with(it)));
@@ -137,7 +137,7 @@ fn this_program() -> PathBuf {
     env::current_exe().expect("a test knows its program")
 }
 
-/// The kernel's image, and the files of all guests; or what is missing.
+/// The kernel's image and the files of all guests; or the missing requirement.
 fn prepared() -> Result<(PathBuf, Vec<u8>), String> {
     if !cfg!(target_arch = "x86_64") {
         return Err("an x86-64 machine, whose programs the guest runs".to_owned());

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use crate::rust::RustFile;
 
-/// What each crate may import of ours. A new crate is entered here first.
+/// Crates of this workspace that each crate may import. A new crate is entered here first.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("freshline-core", &[]),
     ("freshline-system", &[]),
@@ -43,7 +43,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Packages whose names begin so are imported by one crate alone, and what the others use in their place.
+/// Packages with such a prefix are imported by one crate only, and the module that other crates use
+/// instead.
 const ONLY_IN: &[(&str, &str, &str)] =
     &[("netlink-", "freshline-system", "freshline_system::netlink")];
 
@@ -53,7 +54,7 @@ const LONGEST: usize = 600;
 /// Files that are longer all the same, with their length, which may only shrink.
 const LONGER: &[(&str, usize)] = &[];
 
-/// Files that programs write, which are as long as what they are made from.
+/// Generated files, whose length follows from their sources.
 const GENERATED: &[&str] = &["crates/c/include/freshline.h"];
 
 /// Functions of more lines hold two steps.
@@ -384,12 +385,12 @@ fn unexplained_unsafe(source: &Source) -> Option<String> {
     Some(source.breach(number, what))
 }
 
-/// What lacks beside an eBPF program.
+/// The files that are missing next to an eBPF program.
 fn misshapen(program: &Source) -> Vec<String> {
     let Some(folder) = program.path.strip_suffix("/main.bpf.c") else {
         return vec![program.breach(1, "a program's file is main.bpf.c, in a folder of its own")];
     };
-    // Programs that are alike share it, in the folder above.
+    // Similar programs share it, in the folder above.
     let interfaces = ["intf.h", "../intf.h"];
     [(&interfaces[..], "what it shares with its loader"), (&["mod.rs"], "its loader")]
         .into_iter()
@@ -444,7 +445,7 @@ fn is_subcommand(name: &str) -> bool {
     help.expect("freshline starts").status.success()
 }
 
-/// A document's two parts: what is outside of fences, and what is inside.
+/// The two parts of a document: the text outside of fences, and the text inside.
 #[derive(PartialEq)]
 enum Part {
     Prose,
@@ -501,7 +502,8 @@ fn code_of(line: &str) -> String {
     code
 }
 
-/// Whether `word` stands in the text by itself; `-` and `_` belong to words, as in package names.
+/// Whether `word` occurs in the text as a whole word; `-` and `_` belong to words, as in package
+/// names.
 fn has_word(text: &str, word: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').any(|token| token == word)
 }

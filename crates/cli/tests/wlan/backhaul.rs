@@ -1,4 +1,4 @@
-//! A backhaul that is slower than what the law would send, over real sockets.
+//! A backhaul that is slower than the law's rate, over real sockets.
 
 use std::thread;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::kit::{Behind, Daemon, Length, MCS_RATE, alone, can_run, client, late_ms, receive};
 use crate::verdict::Verdict;
 
-/// What a server at 40 Mbit/s tells of a client behind 8 Mbit/s after some seconds, and the part of
-/// its packets that the backhaul dropped.
+/// The report of a server at 40 Mbit/s on a client behind 8 Mbit/s after some seconds, and the
+/// fraction of its packets that the backhaul dropped.
 fn behind_8_mbit(guard: &[&str]) -> (Value, f64) {
     let law = ["--law", "fixed", "--rate", "40mbit"];
     let server = Daemon::server("udp", &[&law[..], guard].concat());
@@ -41,11 +41,11 @@ fn with_a_guard_the_rate_follows_what_a_slow_backhaul_carries() {
     assert!(lost_with < lost / 2.0, "{lost_with} for {lost}");
 }
 
-/// What a client behind a slow backhaul and an access point got, in a namespace of its own.
+/// Results of a client behind a slow backhaul and an access point, in a namespace of its own.
 #[derive(Debug)]
 struct Row {
-    /// The most that was sent in any 5 s after the first 10, and what arrived in this time, as parts
-    /// of the backhaul's rate, with IP headers.
+    /// The maximum rate sent in any 5 s after the first 10, and the rate received in this time, as
+    /// fractions of the backhaul's rate, with IP headers.
     offered: f64,
     carried: f64,
     /// The part of packets that did not arrive in the whole run.
@@ -109,7 +109,7 @@ fn settled(packets: &[Packet]) -> &[Packet] {
     &packets[packets.partition_point(|packet| packet.sent < from)..]
 }
 
-/// The most sent in 5 s, in bit/s: numbers count what was lost, too.
+/// The maximum rate sent over 5 s, in bit/s: sequence numbers count lost packets, too.
 fn offered(packets: &[Packet]) -> f64 {
     let packets = settled(packets);
     let until = |from: &Packet| packets.partition_point(|packet| packet.sent < from.sent + 5.0);
@@ -119,7 +119,7 @@ fn offered(packets: &[Packet]) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// What arrived of what was sent in this time, in bit/s.
+/// The rate received in this time, in bit/s.
 fn carried(packets: &[Packet]) -> f64 {
     let packets = settled(packets);
     let (Some(first), Some(last)) = (packets.first(), packets.last()) else { return 0.0 };

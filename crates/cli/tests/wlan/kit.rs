@@ -19,8 +19,8 @@ pub(crate) const CELL: [(&str, &str); 3] =
     [("standard", "802.11ac"), ("rate", "mcs5"), ("width", "40MHz")];
 pub(crate) const MCS_RATE: &str = "108mbit";
 
-/// Half of what the delay is to be: later than this, the emulator shows another cell than it is to
-/// be.
+/// Half of the intended delay: with a larger lateness, the emulator does not show the intended
+/// cell.
 pub(crate) const TIMELY_MS: f64 = 1.5;
 
 /// The cell as `emulate udp --wlan` takes it.
@@ -62,11 +62,11 @@ pub(crate) fn port_in(line: &str, after: &str) -> Option<u16> {
     address.rsplit(':').next()?.parse().ok()
 }
 
-/// A command that says on standard error where it listens, and at its end tells in JSON.
+/// A command that prints the address of its socket to standard error, and a JSON report at its end.
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) port: u16,
-    /// What it said until then.
+    /// Its output on standard error up to that line.
     pub(crate) said: String,
     /// Of a server on quic://.
     pub(crate) fingerprint: Option<String>,
@@ -74,7 +74,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// `after` is what stands before the address in the line that tells it.
+    /// `after` is the text in front of the address, on the line that has it.
     pub(crate) fn start(arguments: &[&str], after: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut child = Command::new(FRESHLINE)
@@ -95,7 +95,7 @@ impl Daemon {
                 fingerprint.or_else(|| Some(line.strip_prefix("fingerprint ")?.trim().to_owned()));
             lines += &line;
         }
-        // What else it says is for nobody; the pipe must not fill.
+        // The rest of its output is read and ignored, so that the pipe does not fill.
         thread::spawn(move || said.read_to_end(&mut Vec::new()));
         Self { child, port: port.unwrap(), said: lines, fingerprint, _folder: folder }
     }
@@ -122,7 +122,7 @@ impl Daemon {
         Self::start(&[&words[..], path].concat(), "")
     }
 
-    /// Ends it; what it tells.
+    /// Ends it and returns its report.
     pub(crate) fn end(mut self) -> Value {
         kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM).unwrap();
         let mut told = String::new();
@@ -180,7 +180,7 @@ pub(crate) fn client(
     )
 }
 
-/// What a run behind `freshline emulate run` left: its files, and what the emulator told.
+/// The results of a run behind `freshline emulate run`: its files, and the emulator's report.
 pub(crate) struct Behind {
     folder: TempDir,
     pub(crate) told: Value,
@@ -216,7 +216,7 @@ impl Behind {
     }
 }
 
-/// How late an emulator sent on one packet in a hundred, there and back.
+/// 99th percentile of an emulator's lateness, the larger of both directions.
 pub(crate) fn late_ms(told: &Value) -> f64 {
     let late = |direction: &str| told[direction]["timing_error"]["p99_ms"].as_f64().unwrap();
     late("forward").max(late("reverse"))

@@ -1,4 +1,4 @@
-//! Clients that lie and flood, beside one that does not, at one emulated access point.
+//! Hostile clients that lie or flood, together with an honest one, at one emulated access point.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Stdio};
@@ -16,10 +16,10 @@ use crate::kit::{Daemon, Length, TIMELY_MS, alone, at_once, client, late_ms};
 use crate::verdict::{Verdict, failed};
 
 const LENGTH: Length = Length { warm_up: 6, all: 14 };
-/// The shortest of whole runs, which is what a stranger waits between reports.
+/// The minimum duration of a run; also a stranger's interval between reports.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// What somebody beside the honest client does.
+/// The behaviour of the client that competes with the honest one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Beside {
     /// The same.
@@ -97,7 +97,7 @@ fn stranger(port: u16, kind: Beside, end: &AtomicBool) {
     }
 }
 
-/// What the honest one gets beside such ones.
+/// The honest client's results in such company.
 #[derive(Debug, Clone, Copy)]
 struct Got {
     goodput_mbps: f64,

@@ -64,7 +64,7 @@ impl Pipe {
     }
 }
 
-/// What one end has got of the other.
+/// States and records that one end has received from the other.
 #[derive(Default)]
 pub(crate) struct Got {
     /// When the newest state was sampled.
@@ -96,11 +96,11 @@ pub(crate) struct World {
     pub(crate) listener: Listener<u8>,
     /// The dialer's address, as the listener sees it.
     pub(crate) address: u8,
-    /// What it writes into its packets instead.
+    /// The source address that the dialer writes into its packets, instead of its own.
     pub(crate) forged: Option<u8>,
     /// Of a second path: there it receives as well, and answers from there.
     pub(crate) second: Option<u8>,
-    /// What goes to this address is delayed until a test hands it on.
+    /// Datagrams to this address are delayed until a test delivers them.
     pub(crate) stalled: Option<u8>,
     pub(crate) delayed: Vec<Vec<u8>>,
     /// Bytes to address 2.
@@ -193,7 +193,7 @@ impl World {
             let _ = self.listener.handle_datagram(self.now, address, None, &datagram);
         }
         while let Some((address, datagram)) = self.back.arrived(self.now) {
-            // What goes to a former address of the dialer, or to somebody else's, is lost.
+            // Datagrams to a former address of the dialer, or to another host's, are lost.
             if address == self.address {
                 let _ = self.dialer.handle_datagram(self.now, PathId::FIRST, &datagram);
             } else if self.second == Some(address) {
@@ -290,7 +290,8 @@ impl World {
         source.put(self.now, self.now, &state).expect("it fits");
     }
 
-    /// An update of the dialer's session that asks for the return direction, as whoever knows its id can write it.
+    /// An update of the dialer's session that asks for the return direction, as any party that
+    /// knows its id can write it.
     pub(crate) fn forge(&self, seq: u64, frames: Frames<'_>) -> Vec<u8> {
         let update = Update {
             session: self.dialer.source().session(),

@@ -13,8 +13,8 @@ use freshline_core::unit::Time;
 /// Turns without progress before a source counts as stuck in a loop.
 const MOST_TURNS: usize = 100;
 
-/// Lets a source do what is due at `now`, with `state` as its newest, until an update leaves or nothing
-/// more is due; gives what leaves. Events but for those that are wishes go to `seen`.
+/// Runs a source at `now`, with `state` as its newest state, until an update leaves or nothing more
+/// is due; returns the update. Events other than requests for a state go to `seen`.
 pub(crate) fn turn(
     source: &mut Source,
     now: Time,
@@ -41,7 +41,7 @@ pub(crate) fn turn(
     panic!("it spins: {:?} at {now:?}", source.poll_timeout());
 }
 
-/// Lets time pass until a source sends something; gives when, and what leaves.
+/// Advances time until a source sends something; returns the time and the update.
 pub(crate) fn next_update(
     source: &mut Source,
     now: Time,
@@ -57,20 +57,20 @@ pub(crate) fn next_update(
     }
 }
 
-/// What a source with one path makes of a datagram.
+/// The event that a source with one path emits for a datagram.
 pub(crate) fn hear(source: &mut Source, now: Time, datagram: &[u8]) -> Option<SourceEvent> {
     source.handle_datagram(now, PathId::FIRST, datagram).ok()?;
     source.poll_event()
 }
 
-/// What a monitor makes of a datagram.
+/// A monitor's reaction to a datagram.
 #[derive(Debug)]
 pub(crate) struct Heard<P> {
     /// Whether it was of use.
     pub(crate) result: Result<(), MonitorIgnored>,
-    /// What has happened.
+    /// The events that it emitted.
     pub(crate) events: Vec<MonitorEvent<P>>,
-    /// The answer; empty if there is none.
+    /// The answer; empty if it has none.
     pub(crate) reply: Vec<u8>,
     /// The code point of the answer.
     pub(crate) dscp: Dscp,

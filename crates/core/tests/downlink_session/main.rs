@@ -1,5 +1,5 @@
 //! Whole endpoints of a downlink in virtual time: they find the level, find each other again, and
-//! bear what strangers and the network do to them.
+//! withstand hostile parties and network faults.
 #![cfg(feature = "serde")]
 
 mod damage;
@@ -32,7 +32,7 @@ fn report(world: &World, session: SessionId, level: f64) -> Report {
         session,
         number: 1_000,
         newest_seq,
-        // A guess: nobody but the client has seen it.
+        // A guess: only the client has seen the packet.
         newest_sent_at: world.now,
         newest_received_at: Time::ZERO,
         hold: Span::ZERO,
@@ -97,7 +97,7 @@ fn a_client_that_moves_is_followed_only_after_it_has_shown_where_it_is() {
     let mut world = world(1);
     world.run(Span::from_secs(2));
     let session = world.hosts[0].client.session();
-    // Somebody who has read the session, but gets nothing at that address.
+    // A party that has read the session's id, but receives nothing at that address.
     world.inject(1, 901, &report(&world, session, 1.0).bytes());
     world.run(Span::from_millis(100));
     let (_, record) = world.server.clients().next().unwrap();
@@ -144,7 +144,7 @@ fn strangers_make_no_state_and_no_noise() {
     world.run(Span::from_millis(200));
     assert_eq!(world.server.clients().count(), 1);
     assert!(world.server.counters().challenged >= 400);
-    assert!(world.server.counters().packets > packets, "and who is there gets packets");
+    assert!(world.server.counters().packets > packets, "the connected client still gets packets");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_client_that_says_goodbye_or_falls_silent_is_forgotten() {
     world.run(Span::from_secs(2));
     let session = world.hosts[0].client.session();
     let close = Close { session, reason: CloseReason::Done }.bytes();
-    // From another address it is nobody's goodbye.
+    // From another address the goodbye has no effect.
     world.inject(1, 501, &close);
     world.run(Span::from_millis(50));
     assert_eq!(world.server.clients().count(), 2);
@@ -185,7 +185,7 @@ fn who_has_nothing_to_send_keeps_the_rate_and_shows_that_it_is_there() {
     assert!(world.hosts[0].delays.quantile(0.99) < Span::from_millis(6));
 }
 
-/// What may go wrong for some seconds, before all is well again.
+/// Faults for some seconds, after which the network recovers.
 #[derive(Debug, Clone)]
 struct Trouble {
     faults: Faults,
@@ -252,7 +252,7 @@ fn bear(
         let median = host.delays.quantile(0.5);
         prop_assert!(median < Span::from_millis(4), "{}", median);
     }
-    // Nobody is there twice for longer than it takes to forget him.
+    // No client has two records for longer than the time after which the server forgets one.
     world.run(Span::from_secs(6));
     prop_assert_eq!(world.server.clients().count(), 2);
     for (_, record) in world.server.clients() {

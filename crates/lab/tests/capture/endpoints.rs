@@ -1,4 +1,5 @@
-//! Captures of whole endpoints in virtual time: the analysis reads from them what the endpoints report.
+//! Captures of whole endpoints in virtual time: the analysis finds the same values as the endpoints
+//! report.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ const MONITORS: [&str; 2] = ["192.0.2.2:3774", "192.0.2.3:3774"];
 /// When the monitor is replaced, if it is.
 const REPLACED_AT: Time = Time::from_nanos(25_000_000_000);
 
-/// What happens to a session.
+/// The course of a session.
 #[derive(Debug)]
 struct Plan {
     length: Span,
@@ -50,7 +51,7 @@ impl Plan {
     }
 }
 
-/// A run, and what the endpoints say of it.
+/// A run, and the reports of its endpoints.
 struct Run {
     packets: Vec<Captured>,
     sent: u64,
@@ -172,7 +173,7 @@ impl<'a> World<'a> {
         self.packets.push(udp(micros(now), self.address, SOURCE, datagram));
         if let Ok(Message::Ack(ack)) = Message::parse(datagram) {
             self.acks += 1;
-            // What a capture can know of: updates whose acks came.
+            // A capture shows only updates whose acks arrived.
             if let Some((received_at, generated_at)) = self.arrived.get(&ack.seq) {
                 self.at_monitor.on_update(*received_at, *generated_at);
                 self.fresh_arrival_at = self.fresh_arrival_at.max(*received_at);
@@ -250,7 +251,7 @@ fn is_within(found: f64, expected: f64, share: f64) -> bool {
     (found - expected).abs() <= share * expected
 }
 
-/// What the capture tells is what the endpoints report.
+/// The capture's report equals the endpoints' reports.
 fn assert_agrees(session: &SessionReport, run: &Run, what: &str) {
     assert_eq!((session.updates, session.copies), (run.sent, 0), "{what}: {session:?}");
     assert_eq!(session.acks + session.late_acks, run.acks, "{what}: {session:?}");

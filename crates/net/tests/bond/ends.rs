@@ -13,7 +13,7 @@ use freshline_net::quic::{Clients, Fingerprint, Identity, Trust};
 use freshline_net::stop::Stop;
 use freshline_net::via::ViaPath;
 
-/// Somebody with a certificate of its own.
+/// A party with a certificate of its own.
 pub(crate) struct Who(tempfile::TempDir);
 
 impl Who {
@@ -164,7 +164,7 @@ impl Bond {
         connect(self.client.at[1 + index])
     }
 
-    /// What is answered to a CONNECT: the status, and the connection.
+    /// The answer to a CONNECT request: the status, and the connection.
     pub(crate) fn http(&self, request: &str) -> (u16, TcpStream) {
         let mut program = self.program();
         program.write_all(request.as_bytes()).unwrap();
@@ -178,12 +178,12 @@ impl Bond {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), program)
     }
 
-    /// What is answered to a CONNECT to there.
+    /// The answer to a CONNECT request for `target`.
     pub(crate) fn connect(&self, target: &str) -> (u16, TcpStream) {
         self.http(&format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"))
     }
 
-    /// What is answered by SOCKS5: the reply, and the connection.
+    /// The answer of SOCKS5: the reply, and the connection.
     pub(crate) fn socks(&self, to: SocketAddr) -> (u8, TcpStream) {
         let mut program = self.program();
         program.write_all(&[5, 1, 0]).unwrap();
@@ -221,7 +221,7 @@ pub(crate) fn serve(at: IpAddr, answer: impl Fn(TcpStream) + Clone + Send + 'sta
     address
 }
 
-/// Answers with what was said.
+/// Sends back the bytes that it receives.
 pub(crate) fn echo(mut stream: TcpStream) {
     let mut piece = [0; 4096];
     while let Ok(len @ 1..) = stream.read(&mut piece) {
@@ -231,7 +231,7 @@ pub(crate) fn echo(mut stream: TcpStream) {
     }
 }
 
-/// Where nobody listens.
+/// An address at which no process listens.
 pub(crate) fn nobody() -> SocketAddr {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
 }
@@ -239,7 +239,7 @@ pub(crate) fn nobody() -> SocketAddr {
 pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub(crate) const LOCALHOST_6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
-/// What is said comes back.
+/// Data that is sent comes back.
 #[track_caller]
 pub(crate) fn assert_echoes(mut stream: TcpStream) {
     stream.write_all(b"hello").unwrap();

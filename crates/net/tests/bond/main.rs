@@ -40,7 +40,7 @@ fn programs_ask_by_connect_and_hear_why_not() {
         bond.http(&format!("CONNECT a:1 HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(8192))).0,
         431
     );
-    // Who speaks before the answer is heard after it.
+    // Data that a program sends before the answer is delivered after it.
     let early = format!("CONNECT {there} HTTP/1.1\r\n\r\nearly");
     let (status, mut stream) = bond.http(&early);
     let mut heard = [0; 5];
@@ -72,7 +72,7 @@ fn what_is_near_the_server_is_closed_by_whatever_name() {
     for host in [
         "127.0.0.1",
         "localhost",
-        // What resolvers take for 127.0.0.1.
+        // Names that resolvers take for 127.0.0.1.
         "127.1",
         "2130706433",
         "0.0.0.0",
@@ -145,7 +145,7 @@ fn a_pipelined_request_does_not_reach_the_host_of_the_first() {
     assert!(request.ends_with("\r\n\r\nhello"), "{request}");
 }
 
-/// Sends what it hears of its connection's end.
+/// Sends the error that ends its connection.
 fn tell_end(mut stream: TcpStream, tell: &Sender<ErrorKind>) {
     stream.write_all(b"x").unwrap();
     let end = stream.read_to_end(&mut Vec::new());
@@ -222,7 +222,7 @@ fn programs_that_read_slowly_are_not_taken_for_stuck() {
     const TIME: Duration = Duration::from_secs(12);
     let babbler = serve(LOCALHOST, babble);
     let bond = Bond::new(small(), &[&babbler.to_string()], &[babbler]);
-    // 80 kB/s: a third of a socket's buffer, of which the poll tells, takes them ten seconds.
+    // 80 kB/s: a third of a socket's buffer, at which the poll reports room, lasts ten seconds.
     let slow = (0..8).map(|_| {
         let mut program = bond.forwarded(0);
         thread::spawn(move || {
@@ -236,7 +236,7 @@ fn programs_that_read_slowly_are_not_taken_for_stuck() {
     });
     let slow: Vec<_> = slow.collect();
     let ended = slow.into_iter().filter_map(|program| program.join().err()).count();
-    assert_eq!(ended, 0, "so many were given up");
+    assert_eq!(ended, 0, "streams that were given up");
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_reset_reaches_a_program_that_does_not_read() {
 fn a_thousand_connections_are_open_at_the_same_time() {
     const MANY: usize = 1000;
     let all = Arc::new(Barrier::new(MANY));
-    // Nobody is answered before all have asked.
+    // No request is answered before all have arrived.
     let there = serve(LOCALHOST, move |mut stream: TcpStream| {
         let mut said = [0; 4];
         stream.read_exact(&mut said).unwrap();
@@ -341,7 +341,8 @@ fn who_says_nothing_and_who_does_not_answer_are_given_up() {
 fn programs_wait_for_a_server_that_comes_late() {
     let (ours, theirs) = (Who::new(), Who::new());
     let there = serve(LOCALHOST, echo);
-    // Below the ports that the kernel gives to sockets: nobody takes it before the server does.
+    // Below the ports that the kernel assigns to sockets: no other process takes it before the
+    // server does.
     let free = |port: &u16| UdpSocket::bind((LOCALHOST, *port)).is_ok();
     let port = (20_000..30_000).find(free).expect("a free port");
     let at = SocketAddr::new(LOCALHOST, port);
