@@ -1,8 +1,8 @@
 //! Frames from real kernel timestamps: datagrams come through the path emulator's Wi-Fi, over sockets of
 //! the loopback, stamped by the kernel (SO_TIMESTAMPNS); the emulator's log of frames is the truth.
 //!
-//! A busy machine stops the emulator for milliseconds, and frames leave together that were to leave
-//! apart. The log also tells how many did: a run with many of them tells nothing.
+//! A busy machine stops the emulator for milliseconds, and frames leave together that should leave
+//! apart. The log also shows how many did: a run with many of them proves nothing.
 //!
 //! With `-- --nocapture` the figures of the book are printed.
 
@@ -37,8 +37,8 @@ const PAYLOAD: usize = 1000;
 const PACKETS: u32 = 6_000;
 /// Half of the time between frames: one that is later is no longer apart from the next.
 const TIMELY: Span = Span::from_micros(200);
-/// The part of frames that may be late: half of what shifts levels by a fifth, and F1 as much, if each
-/// is taken for a part of the one before.
+/// The fraction of frames that may be late: half of the fraction that shifts levels by a fifth, and
+/// F1 as much, if each is taken for a part of the one before.
 const FEW: f64 = 0.1;
 
 /// A packet: its number, when the kernel stamped it, and the frame that it came in.
@@ -190,7 +190,8 @@ fn modelled(seen: &[Seen]) -> Vec<Seen> {
     seen.iter().map(|packet| Seen { stamp: napi.stamp(packet.frame), ..*packet }).collect()
 }
 
-/// The part of frames that were sent later than [`TIMELY`], beside the one that was sent earliest.
+/// The fraction of frames that were sent later than [`TIMELY`], relative to the one that was sent
+/// earliest.
 fn late(seen: &[Seen]) -> f64 {
     let firsts = (0..seen.len()).filter(|at| is_first(seen, *at)).map(|at| seen[at]);
     let took: Vec<Span> = firsts.map(|first| first.stamp.since(first.frame)).collect();

@@ -1,5 +1,5 @@
-//! `freshline router attach` and `detach` where no kernel has to take anything: what they refuse, and
-//! what they say. What they do in a kernel is tested in `router_kernel`.
+//! `freshline router attach` and `detach` without a change of the kernel: their refusals and error
+//! texts. Their work in a kernel is tested in `router_kernel`.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ fn router(words: &str) -> Output {
     command.arg("router").args(words.split_whitespace()).output().expect("freshline starts")
 }
 
-/// What it says when it fails so.
+/// The error text of a failure with this exit code.
 fn refused(words: &str, code: i32) -> String {
     let output = router(words);
     // miette wraps lines.

@@ -42,7 +42,7 @@ enum Step {
     Take(usize),
     /// It is done with this many of them at most.
     Finish(usize),
-    /// It drops those that it has taken and is not done with.
+    /// The application drops the records that it has taken and not finished.
     Drop,
     RestartSource,
     RestartMonitor,
@@ -73,7 +73,8 @@ struct World {
     in_flight: [Vec<Vec<u8>>; 2],
     /// All records that were taken in, and where each begins.
     put: Vec<(u64, Vec<u8>)>,
-    /// Those that the application is done with, and the cursors of those that it has besides.
+    /// Number of records that the application has finished, and the cursors of those it holds
+    /// unfinished.
     done: usize,
     taken: VecDeque<(SourceKey, Cursor)>,
     journal: Option<Cursor>,
@@ -145,7 +146,7 @@ impl World {
         assert!(self.monitor.large_memory() < 64 << 10, "{}", self.monitor.large_memory());
     }
 
-    /// Time passes, in which the source does what it wants.
+    /// Advances time; the source runs as it wishes.
     fn wait(&mut self, length: Span) {
         let end = self.now + length;
         let mut turns = 0;
@@ -219,7 +220,7 @@ impl World {
         }
     }
 
-    /// Another process puts again what is not done, under the same numbers.
+    /// Another process puts the unfinished records again, under the same numbers.
     fn restart_source(&mut self) {
         self.starts += 1;
         let done = self.known_done();
@@ -433,7 +434,7 @@ fn records_that_the_application_has_dropped_come_again_in_this_session_and_in_a_
     assert!(!drop_all(&mut monitor), "nothing has come yet");
     tell(&mut monitor, 1, None, &again);
     assert_eq!(numbers(&take(&mut monitor)), [1, 2]);
-    // What the application has said before that reaches the monitor late.
+    // Calls of the application for earlier records that reach the monitor late.
     drop_all(&mut monitor);
     monitor.handle_record_done(source, &taken[1].cursor);
     assert_eq!(numbers(&take(&mut monitor)), [2]);

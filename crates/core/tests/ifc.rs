@@ -1,4 +1,4 @@
-//! What in-network freshness control promises, whatever arrives and whenever.
+//! Invariants of in-network freshness control, for any arrivals at any times.
 
 use std::collections::HashMap;
 
@@ -48,7 +48,7 @@ fn no_drop(drop: Drop<Datagram>) {
     panic!("{drop:?}");
 }
 
-/// What happens at a queue.
+/// An event at a queue.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Arrive { class: Class, flow: u16, size: u64 },
@@ -112,7 +112,7 @@ impl Ledger {
         Datagram { class, flow, seq: *seq, size }
     }
 
-    /// Takes a packet that left, and tells whether it is newer than all before it of its flow.
+    /// Takes a packet that left; returns whether it is newer than all earlier ones of its flow.
     fn receive(&mut self, packet: Datagram) -> bool {
         self.received += 1;
         let before = self.last_received.insert((packet.class, packet.flow), packet.seq);
@@ -162,7 +162,7 @@ proptest! {
         prop_assert_eq!(queue.backlog(), Backlog::default());
     }
 
-    /// IFIL beside the plainest thing that does the same: a list that is searched.
+    /// IFIL compared with a simple reference model: a list that is searched.
     #[test]
     fn ifil_is_a_list_in_which_the_newest_takes_the_place_of_the_older(
         steps in prop::collection::vec(step(), 0..400),
@@ -307,7 +307,7 @@ proptest! {
 struct Saturated {
     queue: Ifc<Fifo<Datagram>, Fifo<Datagram>, AnyScheduler>,
     now: Time,
-    /// What was sent of each class.
+    /// Bytes sent per class.
     bytes: [u64; 2],
     /// For how long each class was being sent.
     busy: [Span; 2],

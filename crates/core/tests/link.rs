@@ -1,4 +1,4 @@
-//! What a link does to packets: exact times, honest counts, and no dependence on the driver.
+//! The treatment of packets by a link: exact times, honest counts, and no dependence on the driver.
 
 use freshline_core::link::{
     Delivered, Hop, HopChange, HopConfig, HopStats, LinkParams, Path, PathConfig, TraceConfig,
@@ -407,7 +407,7 @@ fn an_opportunity_that_nothing_waits_for_is_gone() {
     path.enqueue(at_ms(6), kilobyte(1), &mut |drop| dropped.push(drop.packet.id));
     assert_eq!(dropped, [1]);
     assert_eq!(path.poll_timeout(), Some(at_ms(8)));
-    // Hours later, what is left of 8 ms is gone as well.
+    // Hours later, the rest of 8 ms is gone as well.
     path.enqueue(at_ms(8_000_000), kilobyte(2), &mut no_drop);
     let late = at_ms(9_000_000);
     let out: Vec<_> = std::iter::from_fn(|| path.poll(late, &mut no_drop)).collect();
@@ -459,7 +459,7 @@ fn any_traffic() -> impl Strategy<Value = Vec<(u64, u64, bool)>> {
     prop::collection::vec((0u64..20_000, 1u64..3_000, any::<bool>()), 1..80)
 }
 
-/// What happened to each packet, by a driver that polls when `polls` says so and otherwise late.
+/// The fate of each packet, by a driver that polls when `polls` says so and otherwise late.
 fn fate(
     hops: &[HopConfig],
     traffic: &[(u64, u64, bool)],
@@ -542,9 +542,9 @@ fn a_transmitter_that_stood_still_sends_no_burst_when_told_to_forgo() {
     assert_eq!(sent_by(1023), 1, "and goes on at the rate");
 }
 
-/// Whatever the discipline, and however long and often its driver sleeps: what leaves within any 50 ms is
-/// at most what the rate carries in this time and the 5 ms that it makes up for, and the packet in
-/// transmission at either end.
+/// For every discipline, however long and often its driver sleeps: in any 50 ms a link sends at
+/// most the bytes that the rate carries in this time and in the 5 ms that it makes up for, and the
+/// packet in transmission at either end.
 #[test]
 fn no_window_is_above_rate_and_burst_whatever_the_discipline_and_the_pauses() {
     const RATE: BitRate = BitRate::from_mbps(4);

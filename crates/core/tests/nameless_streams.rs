@@ -92,20 +92,21 @@ fn records_of_a_hostile_party_with_the_same_stream_do_not_count_as_those_of_the_
     let theirs = numbers(&mut monitor, hostile);
     assert_eq!(theirs.len(), 1);
     monitor.handle_record_done(hostile, &theirs[0].1);
-    // Neither what they have nor what is done of it moves the good one.
+    // Neither the hostile party's records nor their completion move the good party's stream.
     for number in 0..3 {
         record(&mut monitor, GOOD, (1, 2 + number), number);
     }
     let mine = numbers(&mut monitor, good);
     assert_eq!(mine.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
     monitor.handle_record_done(good, &mine[0].1);
-    // Nor does what the hostile one has dropped make the good one's come again, or the other way round.
+    // Dropping the hostile party's record does not repeat the good party's, or the other way round.
     monitor.hand_out_again(&theirs[0].1);
     assert!(numbers(&mut monitor, good).is_empty());
     monitor.hand_out_again(&mine[2].1);
     assert!(numbers(&mut monitor, hostile).is_empty());
     assert_eq!(numbers(&mut monitor, good).len(), 2);
-    // What is done after the good session has ended counts for the good party alone, whoever has its place.
+    // A record finished after the good session has ended counts for the good party alone, even if
+    // another session has its place.
     close(&mut monitor, GOOD, 1);
     let other = open(&mut monitor, HOSTILE, 3, 0);
     assert_eq!(other, good, "the place is used again");
@@ -131,7 +132,8 @@ fn a_source_without_a_name_goes_on_elsewhere_by_its_token_and_otherwise_from_its
         record(&mut monitor, after, (2, 2), 0);
         let again = numbers(&mut monitor, source);
         assert_eq!(again.is_empty(), is_known, "from {before} to {after}");
-        // After a restart of the monitor, too, and nobody else goes on at its cursor.
+        // The same holds after a restart of the monitor, and no other party continues at its
+        // cursor.
         let cursors: Vec<_> = monitor.cursors().collect();
         for (peer, is_known) in [(after, is_known), (3, false)] {
             let mut restarted = self::monitor().with_cursors(cursors.clone());

@@ -1,4 +1,4 @@
-//! What holds for every queueing discipline that a configuration can name, whatever comes.
+//! Invariants of every queueing discipline that a configuration can name, for any arrivals.
 
 use freshline_core::host::Band;
 use freshline_core::router::{
@@ -126,13 +126,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A discipline and the books that are kept beside it.
+/// A discipline, and a count of its packets for comparison.
 struct Audit {
     config: QdiscConfig,
     qdisc: Discipline<Numbered>,
     /// When each packet arrived.
     arrivals: Vec<(Time, Numbered)>,
-    /// What became of each.
+    /// Whether each packet has been sent or dropped.
     settled: Vec<bool>,
     /// The last packet that each flow sent.
     last_sent: [Option<usize>; 6],
@@ -169,7 +169,7 @@ impl Audit {
                     Some(sent) => self.sent(now, sent.packet, sent.sojourn),
                     None => assert!(
                         waiting == Packets::ZERO || self.qdisc.poll_timeout().is_some(),
-                        "{}: {waiting} wait, nothing is sent, and nobody knows when to ask again",
+                        "{}: {waiting} wait, nothing is sent, and poll_timeout() is None",
                         self.config,
                     ),
                 }
@@ -221,7 +221,7 @@ impl Audit {
         }
     }
 
-    /// Takes out what is left, which must be what the books say.
+    /// Takes out the remaining packets, which must be those that were counted.
     fn drain(mut self, mut now: Time) {
         while self.qdisc.backlog().packets > Packets::ZERO {
             self.take(now, &Step::Departure);

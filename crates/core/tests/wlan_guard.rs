@@ -60,7 +60,7 @@ impl Flow {
     }
 }
 
-/// What was sent, and what the queue could carry and did carry, in bits of 0.1 s from 10 s on.
+/// Bits sent, the queue's capacity, and the bits that left it, in bins of 0.1 s from 10 s on.
 struct Load {
     sent: Vec<f64>,
     could: Vec<f64>,
@@ -68,7 +68,7 @@ struct Load {
 }
 
 impl Load {
-    /// The most sent in 5 s, of what the queue could carry.
+    /// The maximum load over 5 s, as a fraction of the queue's capacity.
     fn worst(&self) -> f64 {
         let sum = |bins: &[f64]| bins.iter().sum::<f64>();
         let windows = self.sent.windows(50).zip(self.could.windows(50));
@@ -281,7 +281,7 @@ fn a_path_far_below_the_first_limit_is_not_overrun_again_and_again() {
 fn a_link_that_was_slow_for_some_seconds_is_used_again_soon() {
     let rates = vec![(0.0, 40.0), (15.0, 1.0), (23.0, 40.0)];
     let load = run(&Path { rates, seconds: 43.0, ..PLAIN() });
-    // Of the last 20 s, five are for the way back.
+    // Five of the last 20 s are for the ramp-up.
     let after: f64 = load.sent[130..].iter().sum();
     assert!(after >= 0.75 * 20.0 * 40e6, "{after}");
 }
@@ -305,7 +305,7 @@ fn a_liar_frees_nobody_but_itself() {
     assert!(honest.worst() <= 1.1);
     let load =
         run(&Path { flows: 3, rates: vec![(0.0, 400.0), (8.0, 330.0)], has_liar: true, ..PLAIN() });
-    // The liar has its law's 300 Mbit/s; the two others keep to what is left.
+    // The liar has its law's 300 Mbit/s; the two others keep to the remaining capacity.
     assert!(load.worst() <= 1.1, "{}", load.worst());
 }
 

@@ -1,5 +1,5 @@
-//! What the kernel's freshness control reads in packets and frames beside what the core reads: both must
-//! find the same flow, marks and class in the same bytes.
+//! Parsing of packets and frames by the kernel's freshness control compared with the core's: both
+//! must find the same flow, marks and class in the same bytes.
 
 mod common;
 
@@ -66,7 +66,7 @@ fn any_packet(rng: &mut Pcg32) -> Vec<u8> {
     packet
 }
 
-/// What an update, a stream or another message of a known protocol begins with, or anything.
+/// The beginning of an update, a stream or another message of a known protocol, or random bytes.
 fn any_payload(rng: &mut Pcg32) -> Vec<u8> {
     let mut payload = vec![0; rng.random_range(0..100)];
     rng.fill_bytes(&mut payload);
@@ -146,7 +146,7 @@ fn extend(rng: &mut Pcg32, packet: &mut Vec<u8>) {
     }
 }
 
-/// What the kernel has to say of a packet.
+/// The expected output of the kernel for a packet.
 fn told(header: Option<Header>, classifier: &Classifier) -> Option<Vec<u64>> {
     let header = header?;
     let flow = header.flow;
@@ -273,7 +273,7 @@ fn frames_are_read_behind_their_tags_as_by_the_core() {
         let row = (row[1] == 1).then(|| row[1..].to_vec());
         assert_eq!(row, *told, "{frame:x?}");
     }
-    // Of tags, and of what they hold: an update, neighbour discovery or MLD, an EtherType of the link.
+    // Tags and their contents: an update, neighbour discovery or MLD, an EtherType of the link.
     let is_tagged = |frame: &[u8], tags: usize| {
         let mut kinds = frame.get(12..).unwrap_or_default().chunks(4);
         let is_tag =

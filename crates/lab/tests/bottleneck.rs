@@ -63,8 +63,8 @@ fn a_wifi_that_drops_up_to_half_of_all_is_not_taken_for_the_backhaul() {
     }
 }
 
-/// In s: until a queue of 1000 packets is full, of what is sent beside 611 Mbit/s over 975, and what
-/// comes behind the first loss has passed it.
+/// In s: the time in which a queue of 1000 packets fills, where `mbps` and 611 Mbit/s enter and 975
+/// Mbit/s leave, and the time in which the packet behind the first loss passes the queue.
 fn filling(mbps: f64) -> f64 {
     let queue = 1000.0 * 12_000.0;
     queue / ((mbps + 611.0 - 975.0) * 1e6) + queue / 975e6
@@ -72,7 +72,8 @@ fn filling(mbps: f64) -> f64 {
 
 #[test]
 fn moves_are_noticed_as_soon_as_a_queue_is_full_and_answers_are_right_once_they_stand() {
-    // The thesis sends 509; until the queue is full nothing tells a busy link from less traffic.
+    // The thesis sends 509 Mbit/s; until the queue is full, a busy link looks like one with less
+    // traffic.
     for (seed, mcs, rate, clients) in [
         (201, 8, 509, 1),
         (202, 9, 509, 1),
@@ -92,7 +93,7 @@ fn moves_are_noticed_as_soon_as_a_queue_is_full_and_answers_are_right_once_they_
             after <= filling + 0.02,
             "{mode}, {law}: {after} s, where {filling} s pass before anything shows"
         );
-        // What the thesis sends: 100 ms by its words, of which 95 pass before anything shows.
+        // The thesis's rate: it reports 100 ms, of which 95 pass before anything shows.
         assert!(after <= 0.11 || rate * clients < 509, "{mode}, {law}: {after} s");
         // Of a second at 450 Mbit/s, 140 ms pass until the queue is full.
         let least = if rate == 450 { 0.9 } else { 0.93 };
@@ -105,7 +106,8 @@ fn moves_are_noticed_as_soon_as_a_queue_is_full_and_answers_are_right_once_they_
             assert!(of(truth) >= least, "{mode}, {law}: {truth} {}", of(truth));
         }
         assert!(still >= 0.95, "{mode}, {law}: {still}");
-        // A law asks once a slot: what is late by less than half of one is right.
+        // A law asks once per slot: an answer that is late by less than half a slot counts as
+        // right.
         let slots = of("located_slots");
         assert!(slots >= 0.95, "{mode}, {law}: {slots} of the slots");
     }

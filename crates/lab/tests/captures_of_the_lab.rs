@@ -1,4 +1,4 @@
-//! Captures and time series of the lab's own hops and cells tell what the lab has measured.
+//! Captures and time series of the lab's own hops and cells agree with the lab's measurements.
 
 use freshline_lab::capture::{Captures, Limits, Report, carrier_called, measure};
 use freshline_lab::run::{Metric, run};
@@ -6,7 +6,7 @@ use freshline_lab::scenario::Scenario;
 use freshline_lab::series::{Columns, Csv, Series};
 use freshline_lab::watch::watch;
 
-/// The first link takes no time, so that what leaves it is what leaves the hosts.
+/// The first link takes no time: packets leave it when they leave the hosts.
 const SCENARIO: &str = r#"
 title = "Updates and a stream, with losses, captured where they start"
 duration = "20s"
@@ -32,7 +32,7 @@ path = ["nic"]
 cross_traffic = { pattern = "poisson", rate = "100kbit", size = "200B" }
 "#;
 
-/// What captures of these hops and cells, in one file, tell.
+/// The report on a capture of these hops and cells, in one file.
 fn capture_of(scenario: &Scenario, carriers: &[&str]) -> Report {
     let built = scenario.build(0).unwrap();
     let mut captures = Captures::new(&built);
@@ -73,8 +73,8 @@ fn a_capture_agrees_with_what_the_lab_has_measured() {
     assert_near("age", at_monitor.mean_ms, value(&metrics, "age_mean", "robot"), 0.07);
 
     // A delayed ack answers two segments. The sender's sample is of the older, which its timestamp
-    // echoes (RFC 7323 section 4.3); the capture's of the newer, as in 001: shorter by what lies
-    // between two segments, here some 2 of 46 ms.
+    // echoes (RFC 7323 section 4.3); the capture's is of the newer, as in An Empirical Study of
+    // Ageing in the Cloud: it is shorter by the time between two segments, here some 2 of 46 ms.
     let flow = &report.flows[0];
     let rtt = flow.rtt.unwrap().mean_ms;
     assert_near("round trip of TCP", rtt, value(&metrics, "rtt_mean", "download"), 0.05);
@@ -142,7 +142,7 @@ fn a_capture_of_a_cell_holds_both_directions_as_they_arrive() {
     let sent = value(&metrics, "updates", "robot") * 10.0;
     assert!(sent - session.updates as f64 <= 1.0, "{sent} sent, {} seen", session.updates);
     assert!(session.updates - session.acks <= 1, "{session:?}");
-    // Acks tell when the monitor had what.
+    // Acks show when each update reached the monitor.
     let ours = value(&metrics, "age_mean", "robot") * 1e3;
     let age = session.age_at_monitor.unwrap().mean_ms;
     assert!((age / ours - 1.0).abs() < 0.01, "{age} ms, ours {ours} ms");

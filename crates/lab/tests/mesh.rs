@@ -1,4 +1,4 @@
-//! The mesh by itself: what comes, what is lost, where and why.
+//! The mesh by itself: which frames arrive, and where and why others are lost.
 
 use freshline_core::router::Packet;
 use freshline_core::unit::{Bytes, Span, Time};
@@ -56,7 +56,7 @@ impl Run {
         Self { mesh, watch: Watch::default(), delivered: Vec::new() }
     }
 
-    /// Up to what happens at `until`, or to the end of all.
+    /// Runs all events up to `until`, or to the last one.
     fn run(&mut self, until: Time) {
         while let Some(now) = self.mesh.poll_timeout().filter(|now| *now <= until) {
             while let Some(delivered) = self.mesh.poll(now, &mut self.watch) {
@@ -101,10 +101,10 @@ fn a_packet_goes_hop_by_hop_and_children_overhear_it() {
     assert!((3 * 4576..3 * (4576 + 2240) + 2 * 1200).contains(&micros), "{micros}");
 }
 
-/// The radio repeats a frame until its ack comes: who listens knows it by its number.
+/// The radio repeats a frame until its ack arrives: receivers recognise the copy by its number.
 #[test]
 fn what_the_radio_repeats_is_heard_once() {
-    // Node 2 loses nothing of what node 1 sends; the border router loses half.
+    // Node 2 loses no frames of node 1; the border router loses half.
     let lossy = "losses = [{ between = [0, 1], loss = 0.5 }]";
     let mut run = Run::new(&format!("{CHAIN}{lossy}"), 3);
     run.mesh.listen(2);

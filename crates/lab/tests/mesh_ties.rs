@@ -1,4 +1,4 @@
-//! What happens at the same instant on the mesh's air: nobody gains by its number.
+//! Simultaneous events on the mesh's air: no node gains by its number.
 
 use freshline_core::unit::{Span, Time};
 use freshline_lab::mesh::{Backoff, Csma, Event, Outcome, Radio, RadioStats, Reach, phy};
@@ -25,7 +25,7 @@ struct Sending {
     ends: [usize; 2],
 }
 
-/// What has come of frames, in the order of time and sender, and what the radios did.
+/// The outcome of frames, in the order of time and sender, and the radios' statistics.
 #[derive(Debug, PartialEq, Eq)]
 struct Air {
     events: Vec<(Time, usize, Event)>,
@@ -118,7 +118,7 @@ fn a_cca_does_not_see_what_begins_at_its_end() {
             Air::new(AT_ONCE, &OPEN, &numbers, &sendings).stats[2].busy
         };
         assert_eq!(busy(turnaround), 0, "{numbers:?}");
-        assert!(busy(turnaround + 16) > 0, "{numbers:?}: it does what began a symbol before");
+        assert!(busy(turnaround + 16) > 0, "{numbers:?}: it sees a frame of a symbol earlier");
     }
 }
 

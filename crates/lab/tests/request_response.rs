@@ -1,4 +1,4 @@
-//! A client and its server in a scenario: how long responses take, and what a capture shows.
+//! A client and its server in a scenario: the duration of responses, and their view in a capture.
 
 use freshline_core::unit::Time;
 use freshline_lab::capture::{Captures, Limits, carrier_called, measure};
@@ -8,7 +8,7 @@ use freshline_lab::series::{Csv, Series};
 use freshline_lab::watch::watch;
 use freshline_lab::world::Flow;
 
-/// The first link takes no time, so that what leaves it is what leaves the hosts.
+/// The first link takes no time: packets leave it when they leave the hosts.
 const SCENARIO: &str = r#"
 title = "A client asks a server, beside a download or not"
 duration = "21s"
@@ -45,7 +45,7 @@ fn value(metrics: &[Metric], name: &str) -> f64 {
     found.unwrap_or_else(|| panic!("no {name}")).value
 }
 
-/// There and back, and 200 and 10 000 bytes at 10 Mbit/s with 1 and 7 times 52 of headers.
+/// The base RTT, and 200 and 10 000 bytes at 10 Mbit/s with 1 and 7 times 52 of headers.
 const ALONE: f64 = 0.040 + (252.0 + 10_364.0) * 8.0 / 10e6;
 
 #[test]

@@ -1,4 +1,5 @@
-//! Queues of a router in the lab: what they see of packets, and what senders make of their marks.
+//! Queues of a router in the lab: the packet headers that they see, and the senders' reactions to
+//! their marks.
 
 use std::collections::HashSet;
 
@@ -65,7 +66,7 @@ fn a_queue_sees_whose_a_packet_is_and_how_it_is_marked() {
     let segment = (FlowKey::TCP, 0, false);
     assert_eq!(kinds, HashSet::from([update, ack, segment]));
     let keys: HashSet<_> = seen.iter().map(|header| header.flow).collect();
-    assert_eq!(keys.len(), 4, "two flows, each with a way back: {keys:?}");
+    assert_eq!(keys.len(), 4, "two flows, each with a reverse flow: {keys:?}");
     for key in &keys {
         let answers = FlowKey {
             source: key.destination,
@@ -206,8 +207,8 @@ fn no_stream_gains_by_the_mark_of_updates_and_no_update_is_older_for_it() {
     assert!(lying > 1.5 * honest, "{lying} for {honest} bit/s");
 }
 
-/// 40 flows of one host that look like updates, 12 Mbit/s in all, with or without the mark: what
-/// they get, and the age of the honest updates.
+/// 40 flows of one host that look like updates, 12 Mbit/s in all, with or without the mark: the
+/// flood's goodput, and the age of the honest updates.
 fn beside_a_flood(isolate: &str, dscp: u8) -> (f64, f64) {
     let with_flood = format!(
         "{LINK}\n[[flow]]\nname = \"flood\"\npath = [\"bottleneck\"]\ncount = 40\none_host = true\n\
@@ -229,7 +230,8 @@ fn a_host_with_many_flows_of_updates_does_not_age_those_of_another_host() {
     let (_, unmarked) = beside_a_flood("host", 0);
     let (_, by_host) = beside_a_flood("host", 46);
     let (_, by_flow) = beside_a_flood("flow", 46);
-    // In turn they wait for one full packet of the flood's, and for what γ leaves to others beside it.
+    // The hosts take turns: an honest update waits for one full packet of the flood, and for the
+    // share that γ leaves to the other class.
     assert!(by_host < 1.3 * unmarked, "{by_host} for {unmarked} s");
     assert!(by_flow > 1.5 * by_host, "{by_flow} for {by_host} s");
 }

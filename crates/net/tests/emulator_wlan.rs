@@ -31,7 +31,7 @@ fn socket() -> UdpSocket {
     socket
 }
 
-/// 802.11ac at 81 Mbit/s, with such hops on the way back.
+/// 802.11ac at 81 Mbit/s, with these hops on the reverse path.
 fn wlan(reverse: &[&str]) -> EmulatorConfig {
     let cell = CellConfig {
         standard: Standard::Ac,
@@ -54,11 +54,12 @@ fn wait_for(handle: &Handle, condition: impl Fn(&Report) -> bool) {
     }
 }
 
-/// What one client saw: the numbers on its datagrams.
+/// The numbers on the datagrams that one client received.
 type Seen = Vec<u32>;
 
 /// Sends `packets` numbered datagrams to each of `clients` at once, no faster than socket buffers
-/// take them: the hop of the reverse path gives them their pace. What clients saw, and the report.
+/// take them: the hop of the reverse path sets the pace. Returns the clients' datagrams and the
+/// report.
 fn stream(config: EmulatorConfig, clients: usize, packets: u32) -> (Vec<Seen>, Report) {
     let server = socket();
     let mut emulator =
@@ -151,7 +152,8 @@ fn aggregation_over_sockets_is_that_of_the_model_and_the_log_is_what_clients_saw
     assert!(down.iter().all(|[frame, delivered, from, _, rate, ..]| {
         frame == delivered && *from == 0 && *rate == 81_000_000
     }));
-    // The wait for what had been sent last ran beside, so only most of it went at the full pace.
+    // The wait for the last datagrams is part of this time, so only most of them went at the full
+    // rate.
     let (first, last) = (down[0][0], down[down.len() - 2][0]);
     let took = Span::from_nanos(last - first).as_secs_f64();
     let goodput = f64::from(packets) * 8.0 * (PAYLOAD + 28) as f64 / took / 1e6;
@@ -167,7 +169,7 @@ fn clients_are_stations_with_frames_of_their_own() {
         cell.stations.iter().map(|station| (station.station, station)).collect();
     assert_eq!(by_number.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
     let received: u64 = (1..4).map(|number| by_number[&number].frames_received).sum();
-    // Nothing is lost but what clients that said their name together lost to each other.
+    // The only losses are collisions of clients that sent their names at the same time.
     let access_point = by_number[&0];
     assert_eq!(access_point.packets_out, 3 * 1_000 + 3);
     assert_eq!(received, access_point.frames - access_point.collisions);

@@ -1,4 +1,4 @@
-//! A source, a narrow way back and a monitor over real sockets on loopback: with fewer acks the
+//! A source, a narrow reverse path and a monitor over real sockets on loopback: with fewer acks the
 //! monitor is as fresh, and the source knows it as early.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,7 +18,7 @@ use freshline_net::stop::Stop;
 
 const LENGTH: Span = Span::from_secs(4);
 
-/// What source, monitor and the way back saw.
+/// The results of source, monitor and reverse path.
 struct Seen {
     source: SourceReport,
     monitor: SourceStatus,
@@ -85,7 +85,7 @@ fn fewer_acks_come_back_and_the_monitor_is_as_fresh() {
     assert_eq!(every.source.ack_requests, every.source.sent);
     assert!(sparse.source.ack_requests * 4 < sparse.source.sent * 3, "{:?}", sparse.source);
     assert_eq!((every.source.opened, sparse.source.opened), (1, 1));
-    // But for what was under way at the end; and a challenge, and perhaps a goodbye.
+    // Except for acks in flight at the end; and a challenge, and perhaps a goodbye.
     let answers = |seen: &Seen| seen.reverse.packets_in;
     assert!(answers(&every) * 2 > every.monitor.fresh, "{:?}", every.reverse);
     assert!(answers(&sparse) <= sparse.source.ack_requests + 2, "{:?}", sparse.reverse);

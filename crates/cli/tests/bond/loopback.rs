@@ -1,5 +1,5 @@
-//! What the ends cost when no link holds them up: over loopback, by one path and by two, beside two
-//! relays of plain TCP in a row, in turn on the same machine.
+//! The CPU cost of the ends without a slow link: over loopback, by one path and by two, compared
+//! with two relays of plain TCP in a row, in turn on the same machine.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -59,7 +59,7 @@ fn fetch(net: &Net, at: &str, bytes: usize, connections: usize) -> f64 {
     bytes as f64 * 8e-6 / began_at.elapsed().as_secs_f64()
 }
 
-/// Carries what connects to `at` to `to`, by plain TCP.
+/// Forwards connections at `at` to `to`, by plain TCP.
 fn relay(net: &Net, at: &str, to: &'static str) {
     let listener = net.within("c", || TcpListener::bind(at).unwrap());
     thread::spawn(move || {
@@ -136,7 +136,7 @@ fn loopback_is_carried_by_one_path_and_by_two() {
     }
 }
 
-/// What is compared: by which ways, if by a bond, and by how many connections at once.
+/// The rows: name, paths of the bond (if any), and number of connections at once.
 const ROWS: [(&str, Option<&str>, usize); 4] = [
     ("two relays of TCP", None, 1),
     ("bond, one path", Some("127.0.0.1"), 1),

@@ -1,4 +1,4 @@
-//! Programs of others that take the client for their proxy, and destinations that are none.
+//! Third-party programs that use the client as their proxy, and bad destinations.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
@@ -15,12 +15,12 @@ fn http(stream: TcpStream) {
     let _ = (&stream).write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello");
 }
 
-/// Runs `curl`; `None`: there is none.
+/// Runs `curl`; `None` if the program is missing.
 fn curl(net: &Net, arguments: &str) -> Option<std::process::Output> {
     let mut command = net.command("c", "curl");
     command.args(["--silent", "--show-error", "--max-time", "30"]).args(arguments.split(' '));
     let done = command.output().unwrap();
-    // That there is no such program is what the command that runs it says.
+    // The wrapping command reports a missing program by exit code 127.
     (done.status.code() != Some(127)).then_some(done)
 }
 
@@ -49,7 +49,7 @@ fn curl_reaches_ipv4_ipv6_and_names_by_connect_and_by_socks() {
             assert_eq!(text(&done.stdout), "hello", "{arguments}");
         }
         for (port, why) in [(8001, ["403", "(2)"]), (8002, ["502", "(5)"])] {
-            // The first is forbidden; and at the other nobody listens.
+            // The first destination is forbidden; no process listens at the other.
             let host = if port == 8001 { SERVER.to_owned() } else { format!("[{SERVER_6}]") };
             let done = curl(&net, &format!("{proxy} http://{host}:{port}/")).unwrap();
             let said = text(&done.stderr);

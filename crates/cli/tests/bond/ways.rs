@@ -1,4 +1,4 @@
-//! Ways that come, go and change under a download.
+//! Paths that appear, disappear and change during a download.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ impl<'a> Carries<'a> {
 /// Something to do, and the interface that is to be used after it.
 type Step = (fn(&Net), &'static str);
 
-/// Downloads without end; does one thing after the other as soon as what was done before has led to
-/// the interface beside it being used.
+/// Downloads without end, and takes one step after the other, each as soon as the step before has
+/// moved traffic to the other interface.
 fn download_through(net: &Net, steps: &[Step]) {
     let mut steps = steps.iter();
     let mut carries = Carries::by(net, "v1");
@@ -42,7 +42,7 @@ fn download_through(net: &Net, steps: &[Step]) {
             return false;
         }
         assert!(at < Duration::from_secs(60), "nothing comes by {}", carries.interface);
-        // The client tells of itself five times a second.
+        // The client reports five times a second.
         next_at = at + Duration::from_millis(250);
         if !carries.look() {
             return false;
@@ -68,7 +68,7 @@ fn a_download_survives_other_addresses_and_interfaces_that_come_and_go() {
         &net,
         &[
             (
-                // Another address on the same interface, of which nobody tells the server.
+                // Another address on the same interface, without a message to the server.
                 |net| {
                     net.ip("c", "addr del 10.79.1.1/24 dev v1");
                     net.ip("c", "addr add 10.79.1.7/24 dev v1");

@@ -18,7 +18,7 @@ use std::thread;
 use super::common::{FRESHLINE, assert_succeeded, can_run_with, ip};
 use super::hosts::Hosts;
 
-/// Where the server listens, and what it connects to.
+/// Addresses on which the server listens and to which it connects.
 pub(crate) const SERVER: &str = "10.79.9.9";
 pub(crate) const SERVER_6: &str = "fd79:9::9";
 
@@ -30,7 +30,7 @@ pub(crate) fn can_run() -> bool {
 /// The rate of a path in Mbit/s.
 pub(crate) type Rate = u32;
 
-/// Those that measure are alone; others may be beside each other.
+/// Tests that measure run alone; the others may run at the same time.
 pub(crate) static BESIDE: RwLock<()> = RwLock::new(());
 
 /// Both hosts, for as long as this is.
@@ -90,7 +90,7 @@ impl Net {
         self.state.path().join(who).to_str().unwrap().to_owned()
     }
 
-    /// Cuts the first path without a word, or mends it: its frames are for nobody.
+    /// Cuts the first path silently, or restores it: no host accepts its frames.
     pub(crate) fn cut(&self, is_cut: bool) {
         for (host, far) in [("c", "10.79.1.2"), ("s", "10.79.1.1")] {
             if is_cut {
@@ -137,7 +137,7 @@ impl Running {
             line.clear();
             assert!(said.read_line(&mut line).unwrap() > 0, "it has ended before it said `{word}`");
         }
-        // What else it says is read, so that it never waits for a reader.
+        // The rest of its output is read, so that it never blocks on a full pipe.
         thread::spawn(move || {
             let mut rest = String::new();
             let _ = said.read_to_string(&mut rest);

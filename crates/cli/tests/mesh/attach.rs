@@ -1,4 +1,4 @@
-//! What `attach`, `set` and `detach` make of the kernel's choice of congestion controls.
+//! The effect of `attach`, `set` and `detach` on the kernel's choice of congestion controls.
 
 use std::ffi::OsString;
 use std::fs;
@@ -51,7 +51,7 @@ fn carries_many([from, to]: &mut [TcpStream; 2], bytes: usize) {
     assert_eq!(received, sent);
 }
 
-/// What `status` says of this connection.
+/// The `status` of this connection.
 fn told_of([from, to]: &[TcpStream; 2]) -> Option<Value> {
     let remote = to.local_addr().unwrap().to_string();
     let local_port = from.local_addr().unwrap().port();
@@ -110,7 +110,7 @@ fn connections_keep_it_when_it_is_detached() {
     let mut old = connection();
     assert_succeeded(&mesh("detach"));
     let chosen = || setsockopt(&old[1], TcpCongestion, &NAME.into());
-    assert!(chosen().is_err(), "nobody can choose it any more");
+    assert!(chosen().is_err(), "it cannot be chosen any more");
     carries(&mut old);
     assert_eq!(getsockopt(&old[0], TcpCongestion).unwrap(), OsString::from(NAME));
 
@@ -166,7 +166,7 @@ fn what_listens_gives_it_to_nobody_after_the_end() {
             "{said}"
         );
         assert_eq!(name_of(&accepted().0), "reno");
-        assert_eq!(name_of(&before), NAME, "what has begun goes on");
+        assert_eq!(name_of(&before), NAME, "an existing connection keeps its control");
     });
 }
 

@@ -1,4 +1,4 @@
-//! Updates and a TCP stream beside each other: measured on hosts, and as the lab has them.
+//! Updates and a TCP stream that share a link: measured on hosts, and as the lab has them.
 
 use std::fmt;
 use std::thread;
@@ -10,7 +10,7 @@ use freshline_lab::scenario::Scenario;
 use super::net::Net;
 use super::traffic::{Bulk, Updates};
 
-/// What both came to.
+/// The results of both.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) age_ms: f64,
@@ -47,7 +47,7 @@ pub(crate) fn lab(queue: &str) -> Outcome {
     Outcome { age_ms: value("age_mean", "updates") * 1e3, goodput: value("goodput", "tcp") }
 }
 
-/// What comes of lying about one's class, on a link of 10 Mbit/s with 10 ms of propagation.
+/// The effect of a false class, on a link of 10 Mbit/s with 10 ms of propagation.
 pub(crate) struct TruthTelling {
     truthful: Outcome,
     /// Updates pass for bulk.
@@ -64,7 +64,7 @@ impl TruthTelling {
         Self { truthful, old, slow }
     }
 
-    /// Whether who lies loses, and neither harms the other much.
+    /// Whether the flow with the false class loses, and neither harms the other much.
     pub(crate) fn holds(&self) -> bool {
         let Self { truthful, old, slow } = self;
         let loses = truthful.age_ms < 0.5 * old.age_ms && slow.goodput < 0.5 * truthful.goodput;
@@ -82,8 +82,9 @@ impl fmt::Display for TruthTelling {
     }
 }
 
-/// Freshness control where updates are what comes to these ports, with the paper's FIFO for all else:
-/// in FQ-CoDel, the default, updates that pass for bulk are a flow of their own, and stay fresh.
+/// Freshness control that takes packets to these ports for updates, with the paper's FIFO for all
+/// other packets: in FQ-CoDel, the default, updates that pass for bulk are a flow of their own, and
+/// stay fresh.
 fn ifc_for(ports: &[u16]) -> String {
     let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
     format!(

@@ -1,5 +1,5 @@
-//! Code points (DSCP) on the wire: what a capture on the router shows of a source and a monitor, and
-//! which packets a router replaces that goes by them.
+//! Code points (DSCP) on the wire: those of a source and a monitor in a capture on the router, and
+//! the packets that a router replaces by their code points.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
@@ -118,7 +118,7 @@ impl Monitor {
     }
 }
 
-/// Reads that a monitor listens, and its fingerprint; what it says later is read away.
+/// Reads the line with the monitor's address, and its fingerprint; later output is discarded.
 fn said_at_start(child: &mut Child, has_pin: bool) -> Option<String> {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let last = if has_pin { "fingerprint " } else { "listening at " };
@@ -207,7 +207,7 @@ fn a_router_that_goes_by_marks_replaces_updates_and_neither_handshakes_nor_acks(
     }
     let net = Net::new();
     for scheme in ["udp", "quic"] {
-        // Updates are several times of what the link carries.
+        // The rate of updates is several times the link's capacity.
         let flags = ["--rate", "500kbit", "--classify", "dscp=EF force"];
         let other = [&flags[..], &["--queue-number", "7"]].concat();
         let forward = Router::start(&net, &flags);
@@ -222,7 +222,7 @@ fn a_router_that_goes_by_marks_replaces_updates_and_neither_handshakes_nor_acks(
         assert!(count(&forward["classes"][0]["replaced"]) > 100, "{scheme}: {forward}");
         assert_eq!(count(&forward["classes"][1]["replaced"]), 0, "{scheme}: {forward}");
         assert!(count(&forward["classes"][1]["packets_in"]) > 0, "{scheme}: {forward}");
-        // Acks are not marked unless somebody asks for it.
+        // Acks are marked only on request.
         assert_eq!(count(&back["classes"][0]["packets_in"]), 0, "{scheme}: {back}");
         assert_eq!(count(&back["classes"][1]["replaced"]), 0, "{scheme}: {back}");
         assert!(count(&back["classes"][1]["packets_in"]) > 10, "{scheme}: {back}");

@@ -1,4 +1,4 @@
-//! `freshline router attach` on the host between the others, and what of it is in the kernel.
+//! `freshline router attach` on the host between the others, and its objects in the kernel.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output, Stdio};
@@ -54,7 +54,7 @@ pub(crate) fn asked(net: &Net, what: &str, flags: &[&str]) -> Output {
     })
 }
 
-/// The programs, maps and links of eBPF that are in the kernel, and what is pinned.
+/// The programs, maps and links of eBPF that are in the kernel, and the pinned objects.
 pub(crate) fn in_kernel() -> BTreeSet<String> {
     let list = |kind: &str| {
         let done = Command::new("bpftool").args(["--json", kind, "show"]).output().unwrap();
@@ -69,7 +69,7 @@ pub(crate) fn in_kernel() -> BTreeSet<String> {
     ["prog", "map", "link"].into_iter().flat_map(list).chain(pins).collect()
 }
 
-/// What is in the kernel besides what was there `before`, once it has had time to go.
+/// Objects in the kernel that were not there `before`, after the time that their removal takes.
 pub(crate) fn left_besides(before: &BTreeSet<String>) -> BTreeSet<String> {
     let mut left = BTreeSet::new();
     // The kernel frees programs and maps after a grace period.

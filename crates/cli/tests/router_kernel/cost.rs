@@ -1,6 +1,7 @@
-//! What a packet costs in the discipline in the kernel, and in the kernel's own. A ns is an instruction
-//! here (`guest.rs`): figures do not depend on the host, and tell nothing of caches. They are for the
-//! documentation; what is asserted is that there are some.
+//! The cost of a packet in the kernel's queueing discipline, and in the kernel's own disciplines. A
+//! ns is an instruction here (`guest.rs`): figures do not depend on the host, and do not include
+//! the effects of caches. They are for the documentation; the test only asserts that there are
+//! figures.
 
 use std::fs;
 use std::process::Command;
@@ -25,7 +26,7 @@ fn load(net: &Net) {
     send(net, 500, (10_000..10_000 + FLOWS).cycle().take(PACKETS));
 }
 
-/// What a packet takes from A to B, ns, where none waits.
+/// The time of a packet from A to B, in ns, without queueing.
 fn way_ns(net: &Net) -> f64 {
     let (start, before) = (Instant::now(), arrived_for_nobody(net));
     load(net);
@@ -51,7 +52,7 @@ fn by_ifc_ns() -> f64 {
     ns
 }
 
-/// What a program took in all its calls.
+/// The cost of a program in all its calls.
 struct Cost {
     name: String,
     ns: u64,
@@ -86,7 +87,7 @@ fn what_a_packet_costs_is_told_beside_the_kernel_s_own() {
     if !guest::entered() || !can_run() {
         return;
     }
-    // What the guest's start has left to do.
+    // Remaining work of the guest's start-up.
     thread::sleep(Duration::from_secs(5));
     let bare = way_ns(&acquainted());
     println!("a packet's way: {bare:.0} ns without a queueing discipline, and with");

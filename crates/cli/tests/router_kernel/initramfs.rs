@@ -17,7 +17,7 @@ const CONSOLE: u32 = 0o020_600;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Initramfs {
     bytes: Vec<u8>,
-    /// What is in it, by path from the root.
+    /// The paths in the archive, from the root.
     paths: BTreeSet<String>,
     modules: Vec<String>,
 }
@@ -46,12 +46,12 @@ impl Initramfs {
         self.entry("dev/console", CONSOLE, 1, &[]);
     }
 
-    /// A program of this machine at this place, without what is in it for debuggers, and the
-    /// libraries that it is linked with.
+    /// A program of this machine at this path, without debug information, and the libraries that it
+    /// is linked with.
     pub(crate) fn program(&mut self, place: &str, path: &Path) -> Result<(), String> {
         let contents = read(path)?;
         self.file(place, &stripped(path).unwrap_or(contents));
-        // What is linked with none makes ldd fail.
+        // ldd fails for a statically linked program.
         let libraries = said(Command::new("ldd").arg(path)).unwrap_or_default();
         for library in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
             self.file(library, &read(Path::new(library))?);
@@ -59,7 +59,7 @@ impl Initramfs {
         Ok(())
     }
 
-    /// A module, behind those that it needs; nothing where it is built in.
+    /// A module, after its dependencies; nothing if it is built in.
     pub(crate) fn module(&mut self, kernel: &Kernel, name: &str) -> Result<(), String> {
         let Some(path) =
             kernel.module(name).filter(|_| !self.modules.iter().any(|one| one == name))

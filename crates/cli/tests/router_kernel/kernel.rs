@@ -14,15 +14,16 @@ const SUITE: &str = "trixie-backports";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const INDEX_IS_FRESH: Duration = Duration::from_secs(86_400);
 
-/// What is unpacked of a kernel.
+/// The unpacked files of a kernel.
 pub(crate) struct Kernel {
     /// The folder with `vmlinuz` and the modules.
     folder: PathBuf,
 }
 
 impl Kernel {
-    /// The newest of a flavour that the suite has, or, without a network, that was fetched before; else
-    /// what is missing. `cloud-amd64` has no drivers for hardware, and is a quarter of `amd64`.
+    /// The newest kernel of a flavour that the suite has, or, without a network, the newest fetched
+    /// before; otherwise the missing requirement. `cloud-amd64` has no drivers for hardware, and is
+    /// a quarter of `amd64`.
     pub(crate) fn newest(flavour: &str) -> Result<Self, String> {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels");
         let fetched = Apt::new(&home).and_then(|apt| {
@@ -163,7 +164,7 @@ impl Apt {
         for package in files.map(|entry| entry.path()) {
             said(Command::new("dpkg-deb").arg("-x").args([&package, &tree]))?;
         }
-        // Somebody else may have been faster.
+        // Another process may have been faster.
         fs::rename(tree, folder).or_else(|error| match folder.exists() {
             true => Ok(()),
             false => Err(error.to_string()),
@@ -185,7 +186,7 @@ fn numbers(version: &str) -> Vec<u32> {
     version.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
 }
 
-/// What a command says; where it fails, that.
+/// The output of a command; an error with its output if it fails.
 pub(crate) fn said(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let done = command.output().map_err(|_| name.clone())?;

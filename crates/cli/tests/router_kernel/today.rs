@@ -1,5 +1,6 @@
-//! The uplink of the home in docs/journey-home.md, with the queues that Linux routers have today: the
-//! modem's FIFO, FQ-CoDel and CAKE of the kernel, and `freshline router attach`; and what the lab has.
+//! The uplink of the home in docs/journey-home.md, with the queues that Linux routers have today:
+//! the modem's FIFO, FQ-CoDel and CAKE of the kernel, and `freshline router attach`; and the lab's
+//! figures.
 
 use std::thread;
 use std::time::Duration;
@@ -12,13 +13,13 @@ use super::guest;
 use super::net::{DEVICE, Net, can_run};
 use super::traffic::{Bulk, Updates};
 
-/// What does not count, from the start of the streams on; and what does.
+/// The time from the start of the streams that does not count, and the time that does.
 const WARM_UP: Duration = Duration::from_secs(6);
 const WINDOW: Duration = Duration::from_secs(12);
 const RATE: &str = "50/s";
 const SIZE: &str = "500B";
 
-/// What the updates of the robot, its log, the laptop's upload and a ping of the laptop came to.
+/// Results for the robot's updates, its log, the laptop's upload and the laptop's ping.
 #[derive(Debug)]
 struct Figures {
     age_ms: f64,

@@ -1,4 +1,5 @@
-//! A monitor beside hostile hosts: what an honest source and newcomers get meanwhile, and what it costs.
+//! A monitor under attack by hostile hosts: the service for an honest source and newcomers
+//! meanwhile, and its cost.
 //!
 //! The monitor, its sources and the attackers are in a network namespace of their own. A short run of each
 //! attack is a test of service, which asserts no times. The table of docs/performance.md is printed by
@@ -32,8 +33,9 @@ use attacks::Attack;
 use nix::unistd::Uid;
 use world::{Seen, World};
 
-/// What the monitor may take here, in MB: 1024 connections without a session of 40 kB, 10,000 records of
-/// 0.6 kB and as many names, 200 meters of 60 kB, and the process; twice that, for what the allocator holds.
+/// The monitor's memory limit here, in MB: 1024 connections without a session of 40 kB, 10,000
+/// records of 0.6 kB and as many names, 200 meters of 60 kB, and the process; twice the sum, for
+/// the allocator's overhead.
 const MEMORY_MB: f64 = 150.0;
 
 fn can_run() -> bool {

@@ -1,4 +1,4 @@
-//! Sources of one run, side by side on the same paths, and what was told of each.
+//! Several sources of one run on the same paths, and the reports on each.
 
 use std::fmt;
 use std::net::UdpSocket;
@@ -20,11 +20,11 @@ pub(crate) struct Path {
     pub(crate) silences: u64,
 }
 
-/// What was told of a source at the end.
+/// The final report on a source.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceReport {
     name: String,
-    /// As the monitor knows it; as the source does where nobody asked a monitor.
+    /// From the monitor; from the source if no monitor was asked.
     pub(crate) age_ms: f64,
     pub(crate) age_max_ms: f64,
     /// Updates, and copies of them.
@@ -34,7 +34,7 @@ pub(crate) struct SourceReport {
 }
 
 impl SourceReport {
-    /// What a source has said.
+    /// The report that a source has printed.
     pub(crate) fn of(name: &str, said: &[u8]) -> Self {
         let said: Value = serde_json::from_slice(said).unwrap();
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
@@ -73,8 +73,8 @@ pub(crate) fn run(command: &mut Command) -> Output {
     command.output().unwrap()
 }
 
-/// Sources that send 50 updates of 200 bytes a second to one monitor for so long, each with a name
-/// and its flags; gives what was told of each, with the ages that the monitor knows.
+/// Runs sources that send 50 updates of 200 bytes a second to one monitor for a duration, each with
+/// a name and its flags; returns the report on each, with the ages that the monitor knows.
 pub(crate) fn together(
     net: &Net,
     transport: &str,

@@ -1,9 +1,9 @@
-//! What the downlink is for: low delay at a high rate over Wi-Fi, with TCP beside it.
+//! The downlink's goal: low delay at a high rate over Wi-Fi, alongside TCP.
 //!
-//! Each row runs for some seconds of real time, over sockets and the kernel's timestamps, through an
-//! emulated access point. Where a machine is too busy to keep its time, delays are long for other
-//! reasons than a queue: a row that is not as wanted is measured again, up to twice; and where the
-//! emulator was far too late each time, nothing is known, which is said.
+//! Each row runs for some seconds of real time, over sockets and the kernel's timestamps, through
+//! an emulated access point. On a machine that is too busy to keep time, delays are long for
+//! reasons other than a queue: a row that fails is measured again, up to twice. If the emulator was
+//! far too late each time, the result is undecided, and the test says so.
 
 use std::fmt;
 use std::io::Write;
@@ -35,13 +35,13 @@ enum Flow {
     Tcp(&'static str),
 }
 
-/// What a row of the table tells.
+/// The figures of a row of the table.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     goodput_mbps: f64,
     /// Median and 99th percentile of the way to the client; TCP does not tell.
     delay_ms: Option<[f64; 2]>,
-    /// The median of round trips beside the flow, in the same queue.
+    /// The median round trip of pings in the flow's queue.
     ping_ms: f64,
     /// Packets a frame, as the client counts, and as it was.
     level: Option<[f64; 2]>,
@@ -225,5 +225,5 @@ fn clients_of_one_access_point_have_equal_shares() {
     };
     // The row of one client is measured for its figure.
     let failed = failed(&[1, 2, 3], at_once(2), shared);
-    assert!(failed.is_empty(), "not as wanted with so many clients: {failed:?}");
+    assert!(failed.is_empty(), "the row fails with these numbers of clients: {failed:?}");
 }

@@ -1,4 +1,4 @@
-//! Runs a law over a path in virtual time and measures what it did.
+//! Runs a law over a path in virtual time and measures the results.
 //!
 //! ```text
 //!   law ─ update ─► forward hops ─► monitor
@@ -24,7 +24,7 @@ pub(crate) const UPDATE_SIZE: Bytes =
     Bytes::new((wire::Update::HEADER_LEN + PAYLOAD + UNDERLAY) as u64);
 const ACK_SIZE: Bytes = Bytes::new((wire::Ack::LEN + UNDERLAY) as u64);
 
-/// What a law is run over.
+/// The setting of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Course {
     /// Hops from the source to the monitor.
@@ -39,7 +39,7 @@ pub(crate) struct Course {
     pub(crate) lateness: Span,
     /// How long the run takes.
     pub(crate) length: Span,
-    /// What happens before this does not count.
+    /// Results before this time do not count.
     pub(crate) warm_up: Span,
     /// The seed of all randomness.
     pub(crate) seed: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Cross {
     pub(crate) until: Time,
 }
 
-/// What was measured after the warm-up.
+/// Measurements after the warm-up.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     /// The age at the monitor.
@@ -263,7 +263,7 @@ impl<'a> Run<'a> {
         law.on_sent(now, seq);
     }
 
-    /// What a monitor does.
+    /// The monitor's part.
     fn arrive(&mut self, now: Time, seq: u64, generated_at: Time) -> Ack {
         if self.newest.is_none_or(|newest| seq > newest) {
             self.newest = Some(seq);
