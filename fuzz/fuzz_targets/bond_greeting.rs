@@ -1,4 +1,4 @@
-//! Any words of a program that takes a bond for a proxy, by SOCKS5 or CONNECT, in any pieces.
+//! Any bytes from a program that uses a bond as its SOCKS5 or HTTP CONNECT proxy, split in any way.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -18,7 +18,8 @@ enum Beginning {
     Connect,
 }
 
-/// What is answered, and where it wants to go; how much it has said too much is a matter of pieces.
+/// The answers, and the requested target. The number of excess bytes is not compared: it depends on the
+/// split.
 fn heard<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Option<String>) {
     let (mut greeting, mut answers, mut said) = (Greeting::default(), Vec::new(), 0);
     for mut rest in pieces {
@@ -30,12 +31,13 @@ fn heard<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Option<String>
             match next {
                 Next::Listen => assert!(greeting.room() > 0 && said <= 2 * LONGEST),
                 Next::Connect(protocol, target, rest) => {
-                    // A head in absolute form gets a few fields more, and a space in each.
+                    // The rewritten head of a request in absolute form has a few more fields, and a space
+                    // in each.
                     assert!(rest.len() <= 2 * said + 256);
                     let protocol = match protocol {
                         Protocol::Socks => "SOCKS",
                         Protocol::Http => "CONNECT",
-                        // What has come of the body depends on the pieces.
+                        // The received part of the body depends on the split.
                         Protocol::Absolute(_) => "absolute",
                     };
                     return (answers, Some(format!("{protocol} {target}")));

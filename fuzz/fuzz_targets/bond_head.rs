@@ -1,4 +1,4 @@
-//! Any bytes as what comes first on a stream of a bond, in pieces as they come.
+//! Any bytes as the head of a bond's stream, split in any way.
 #![no_main]
 
 use freshline_net::bond::head::{LONGEST, Parsed, parse, write};
@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
         Parsed::Partial => assert!(bytes.len() < LONGEST),
         Parsed::Bad => {}
     }
-    // What a beginning is said to be is what the whole is, once it is said.
+    // Once a prefix is parsed as whole or bad, more bytes do not change the result.
     for len in 0..bytes.len().min(LONGEST) {
         match parse(&bytes[..len]) {
             Parsed::Partial => {}

@@ -1,5 +1,5 @@
-//! Any file as a capture: no panic, every frame counted once, and no more flows than allowed. With
-//! a valid beginning, so that the bytes are often taken for packets.
+//! Any file as a capture: no panic, every frame is counted once, and the number of flows stays within
+//! its limit. Some inputs get a valid file header, so that the bytes are often parsed as packets.
 #![no_main]
 
 use arbitrary::Arbitrary;

@@ -1,5 +1,5 @@
-//! Any bytes as what the kernel says of a device's queueing discipline, or of the queues of its Wi-Fi
-//! stations; and a true answer of the former, with anything before and behind what is looked for.
+//! Any bytes as the kernel's report on a device's queueing discipline, or on the queues of its Wi-Fi
+//! stations; and a valid report on the former, with any bytes before and after the counters.
 #![no_main]
 
 use freshline_net::via::{QueueCounters, parse_discipline, parse_station_queues};

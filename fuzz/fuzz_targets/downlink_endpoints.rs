@@ -1,6 +1,6 @@
-//! Any datagrams from anyone at any time to both ends of a downlink: no panic, bounded clients, and
-//! no answer longer than its question. Challenges are taken up and packets reported, so that clients
-//! do join.
+//! Any datagrams from any address at any time to both ends of a downlink: no panic, a bounded number
+//! of clients, and no answer longer than its request. The client answers challenges and reports
+//! packets, so that clients do join.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -15,7 +15,7 @@ use libfuzzer_sys::fuzz_target;
 
 const MAX_CLIENTS: u32 = 3;
 const MAX_PAYLOAD: usize = 200;
-/// More packets than this due at once is a driver that has slept for hours.
+/// More packets than this are due at once only if the driver has slept for hours.
 const MAX_PACKETS: usize = 64;
 
 #[derive(Debug, Arbitrary)]
@@ -25,7 +25,7 @@ struct Story<'a> {
     steps: Vec<Step<'a>>,
 }
 
-/// What the driver answers when a packet is wanted.
+/// The driver's answer to a request for a packet.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Feed {
     Payload(u8),
@@ -40,14 +40,14 @@ enum Step<'a> {
     Wait(u64),
     /// The server's timers.
     Tick,
-    /// Packets that are due.
+    /// Due packets are sent.
     Serve {
         feed: Feed,
         lost: bool,
     },
-    /// There may be something to send again.
+    /// The driver may have packets again.
     Resume,
-    /// What the client wants to say, from an address.
+    /// The client's pending messages, from an address.
     Speak {
         peer: u8,
         lost: bool,
@@ -157,7 +157,7 @@ impl World {
         self.client.handle_timeout(self.now);
         while self.client.poll_event().is_some() {}
         let mut out = Vec::new();
-        // A report that is urgent is urgent again at once if its time is in the past.
+        // An urgent report whose time is in the past is due again at once.
         for _ in 0..MAX_PACKETS {
             let Some(transmit) = self.client.poll_transmit(self.now, &mut out) else { return };
             if !lost {
@@ -180,7 +180,7 @@ impl World {
         let stamp = Stamp { at: Time::from_nanos(stamp), rate: BitRate::from_bps(bps) };
         let datagram = ReceivedDatagram::at(self.now, bytes);
         let _ = self.client.handle_stamped_datagram(self.now, stamp, datagram);
-        // And once more, as a capture of the air would show it.
+        // And once more, as a monitor-mode capture would show it.
         let _ = self.client.handle_captured(self.now, stamp, bytes);
         if let Some(packet) = self.client.poll_event() {
             assert!(!format!("{packet:?}").is_empty());

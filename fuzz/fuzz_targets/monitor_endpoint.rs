@@ -1,7 +1,8 @@
-//! Any datagrams from anyone at any time to a monitor: no panic, bounded records, and no answer
-//! longer than its question; within a session an ack for each update that asks, and none for others; states
-//! in parts, of any layout and in any order, within their bounds, of which nothing stays when sessions end.
-//! Challenges are taken up, so that sessions do open.
+//! Any datagrams from any address at any time to a monitor: no panic, a bounded number of records, and
+//! no answer longer than its request. Within a session, the monitor acknowledges exactly the updates
+//! that request an ack. States in parts, of any layout and in any order, stay within their memory
+//! bounds, and their memory is freed when sessions end. Challenges are answered, so that sessions do
+//! open.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -19,7 +20,7 @@ use libfuzzer_sys::fuzz_target;
 
 const MAX_SOURCES: usize = 3;
 
-/// The longest state in bytes, and the most that those in parts take together.
+/// The maximum length of a state in bytes, and of all states in parts together.
 const MAX_PAYLOAD: usize = 100;
 const MAX_LARGE: usize = 4_000;
 
@@ -56,21 +57,21 @@ enum Step<'a> {
         peer: u8,
         session: u8,
     },
-    /// The application takes records of a topic of each source, at most so many.
+    /// The application takes at most N records of a topic from each source (topic, N).
     Take(u8, u8),
-    /// It takes one of each source, and is not done with it.
+    /// It takes one record from each source, and keeps it.
     Next(u8),
-    /// It is done with one of those, or drops those of that stream, maybe again.
+    /// It releases one of the kept records, or drops those of its stream, perhaps repeatedly.
     Settle {
         place: u8,
         is_done: bool,
     },
 }
 
-/// What an update carries.
+/// The content of an update.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Content<'a> {
-    /// A state of 8 bytes, bare.
+    /// A state of 8 bytes, without frames.
     Fresh,
     State(Id, u8),
     Part {
@@ -106,12 +107,12 @@ struct Id {
     age: u8,
 }
 
-/// One of few, so that they meet; some take two bytes.
+/// One of a few topics, so that steps use the same ones; some take two bytes.
 fn topic_of(topic: u8) -> u16 {
     [0, 1, 2, 64, 4095][usize::from(topic % 5)]
 }
 
-/// Small numbers mostly, so that they meet.
+/// Mostly small numbers, so that steps use the same ones.
 fn number_of(number: u64) -> u64 {
     if number % 16 == 0 { number >> 2 } else { number % 8 }
 }

@@ -1,5 +1,6 @@
-//! Any datagrams as the kernel's answer to request 1, and what is in them as attributes and as
-//! descriptions of queueing disciplines. The first byte is the length of the datagrams in units of 16.
+//! Any datagrams as the kernel's answer to request 1, and the bodies in them as attributes and as
+//! descriptions of queueing disciplines. The first byte is the length of the datagrams in units of 16
+//! bytes, less one.
 #![no_main]
 
 use freshline_system::netlink::{Answer, Content, Qdisc, attributes, replies};
@@ -35,7 +36,7 @@ fn read(body: &[u8]) {
     let values: usize = attributes(body).map(|(_, value)| 4 + value.len()).sum();
     assert!(values <= body.len());
     let Some(qdisc) = Qdisc::parse(body) else { return };
-    // What is put back later is what was read.
+    // Settings that are written back are read again unchanged.
     let again = [&body[..20], &qdisc.settings].concat();
     let again = Qdisc::parse(&again).expect("it has a header");
     assert_eq!((again.settings, again.handle), (qdisc.settings, qdisc.handle));

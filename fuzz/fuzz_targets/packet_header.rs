@@ -1,5 +1,5 @@
-//! Any bytes as the front of a frame and of an IP packet: no panic, and a mark of congestion changes
-//! nothing that the header tells but the mark.
+//! Any bytes as the start of a frame and of an IP packet: no panic, and a congestion mark changes no
+//! parsed field other than the mark.
 #![no_main]
 
 use freshline_core::router::{Ecn, Header, mark_congestion};

@@ -23,9 +23,9 @@ const STRANGERS: usize = 3;
 enum Step<'a> {
     /// Time passes, ms.
     Wait(u16),
-    /// A datagram of a stranger, of any length.
+    /// A datagram from an unknown address, of any length.
     Bytes(u8, &'a [u8]),
-    /// The beginning of a connection as a stranger makes it up, as long as a server takes it.
+    /// A made-up Initial packet from an unknown address, padded to the length that a server accepts.
     Initial {
         from: u8,
         first: u8,
@@ -33,7 +33,7 @@ enum Step<'a> {
         ids: [u8; 2],
         rest: &'a [u8],
     },
-    /// The client's packets arrive, perhaps with one byte changed, cut, twice or from an address of another.
+    /// The client's packets arrive, perhaps with one byte changed, truncated, twice, or from another address.
     Up {
         client: u8,
         change: Option<(u16, u8)>,
@@ -46,7 +46,7 @@ enum Step<'a> {
     /// The server's packets arrive at the clients.
     Down,
     Send(u8, &'a [u8]),
-    /// A session comes by the connection that has sent last.
+    /// A session opens over the connection that sent last.
     Keep,
     Close,
     Redial(u8),
@@ -78,9 +78,9 @@ struct World {
     now: Instant,
     server: Server,
     clients: Vec<Client>,
-    /// What the server has sent and has not arrived.
+    /// Datagrams from the server, in flight.
     down: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// Bytes from and to each stranger.
+    /// Bytes from and to each unknown address.
     strangers: [(usize, usize); STRANGERS],
     last: Option<ConnKey>,
 }
@@ -183,7 +183,7 @@ impl World {
         panic!("it spins");
     }
 
-    /// Takes all that the server gives, and checks it.
+    /// Takes and checks all output of the server.
     fn drain(&mut self) {
         let mut buffer = Vec::new();
         while let Some(transmit) = self.server.poll_transmit(self.now, &mut buffer) {

@@ -1,4 +1,4 @@
-//! Any bytes as a record of a capture next to the air.
+//! Any bytes as a record of a monitor-mode capture.
 #![no_main]
 
 use freshline_core::wlan::air::{DataFrame, Radiotap};
@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
         let held: usize = payload.packets().map(<[u8]>::len).sum();
         assert!(held <= mpdu.len());
     }
-    // What was read can be written, and reads the same.
+    // A parsed header can be written, and parses to the same.
     let mut written = Vec::new();
     radio.write(&mut written);
     let again = Radiotap::parse(&written).expect("it was written whole").0;

@@ -1,5 +1,5 @@
-//! Any bytes to a router's control socket, and any bytes as its answer: no panic, an answer to each line,
-//! which its client reads, and no control character in what a client shows.
+//! Any bytes to a router's control socket, and any bytes as its answer: no panic, an answer to each line
+//! that the client can read, and no control character in the client's output.
 #![no_main]
 
 use freshline_net::router::{Order, OrderError, answer_to, read_answer};
@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
         let refused = read_answer(&answer[..]).expect("a client reads each answer");
         refused.expect_err("each order is refused here");
     }
-    // An order that is written again is the same.
+    // A parsed order that is written and parsed again is equal.
     for order in orders {
         let text = serde_json::to_string(&order).expect("orders can be written");
         assert_eq!(serde_json::from_str::<Order>(&text).ok(), Some(order));

@@ -1,6 +1,7 @@
-//! Any datagrams at any time by any path to a source with any law: no panic, no stall, a rate within
-//! bounds, never more work than the rate allows, and nothing first by a path that is silent or down
-//! while another one lives. States have any length, and acks say anything of their parts.
+//! Any datagrams at any time over any path to a source with any law: no panic, no stall, a rate within
+//! bounds, and no more work than the rate allows. A path that is silent or down never gets the first
+//! copy of an update while another path works. States have any length, and acks report anything about
+//! their parts.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -26,12 +27,12 @@ enum Law {
 
 #[derive(Debug, Arbitrary)]
 enum Step<'a> {
-    /// Time passes, ns; it does what it wants all the while, for a second at most.
+    /// Time passes, ns; the source's timers are served meanwhile, for at most a second.
     Wait(u32),
-    /// Time passes, ns, and nobody asks what it wants.
+    /// Time passes, ns, and the source's timers are not served.
     Oversleep(u64),
     Bytes(u8, &'a [u8]),
-    /// An ack for the update so many before the newest, with whatever else it may hold.
+    /// An ack for the update `back` before the newest, with any other content.
     Ack {
         by: u8,
         back: u8,
@@ -43,7 +44,7 @@ enum Step<'a> {
         parts: Option<(u64, Option<u64>)>,
     },
     Challenge(u8, [u8; 16]),
-    /// From now on the monitor answers each update so.
+    /// From now on the monitor answers each update in this way.
     React(Reaction),
     Close(u8, u8),
     TransportLost(u8),
@@ -51,9 +52,9 @@ enum Step<'a> {
     Queue(u8, Option<(u64, u32)>),
     /// States are this long from now on.
     Len(u16),
-    /// A state is put unasked.
+    /// A state is put without a request.
     Put,
-    /// One of a key is put, or the key is removed, if there are keys.
+    /// The state of a key is put, or the key is removed, if there are keys.
     PutKey(u8),
     RemoveKey(u8),
     /// A record of this length is put, if there is a topic of records.
@@ -61,21 +62,21 @@ enum Step<'a> {
     Resume,
 }
 
-/// Of states and of updates, in bytes.
+/// Maximum lengths of states and of updates, in bytes.
 const MAX_STATE: usize = 20_000;
 const MAX_DATAGRAM: usize = 300;
 
-/// The same of updates with records, and the most bytes of these.
+/// The maximum length of updates with records, and of all unfinished records together, in bytes.
 const MAX_DATAGRAM_OF_RECORDS: usize = 900;
 const MAX_RECORDS: u32 = 20_000;
 
-/// What a monitor that reacts does with each update, of which it knows the session and the number.
+/// The reaction of a monitor to each update, of which it knows the session and the number.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Reaction {
     Silence,
     /// A challenge with a new cookie.
     Challenge,
-    /// An ack that may be of any time, and say anything of the update.
+    /// An ack with any time, and any content about the update.
     Ack {
         hold_us: u32,
         received_at: u64,
@@ -87,13 +88,13 @@ enum Reaction {
     },
     /// The end of the session.
     Close(u8),
-    /// The two in turn.
+    /// A challenge and the end of the session, in turn.
     ChallengeThenClose(u8),
-    /// The end of the session, and an ack as it should be.
+    /// The end of the session, then a correct ack.
     CloseThenAck(u8),
 }
 
-/// The highest bit of `recent` also says whether there was no room.
+/// The highest bit of `recent` is also the `no_room` flag.
 fn parts_ack((recent, newest): (u64, Option<u64>)) -> PartsAck {
     PartsAck { recent, no_room: recent >> 63 != 0, newest }
 }
@@ -106,12 +107,12 @@ fuzz_target!(|story: (Law, u8, u8, Vec<Step<'_>>)| {
     for step in steps {
         endpoint.step(step);
         let rate = endpoint.source.law().rate().per_second();
-        // Tenth goes below the floor where updates are lost, or take long.
+        // Tenth goes below the minimum rate if updates are lost or have a long delay.
         assert!(rate > 0.0 && rate <= 1e4, "a rate of {rate}");
     }
 });
 
-/// What the source has besides a pose.
+/// The topic that the source has in addition to a pose.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kinds {
     States,
@@ -123,7 +124,7 @@ enum Kinds {
 struct Endpoint {
     source: Source,
     max_datagram: usize,
-    /// Chunks of records that are done, as far as is known.
+    /// Chunks of records that are known to be done.
     done: u64,
     now: Time,
     sent: Vec<Time>,
@@ -132,7 +133,7 @@ struct Endpoint {
     cookies: u128,
     /// Openings so far.
     openings: u64,
-    /// Of the states that are put, in bytes.
+    /// The length of the states that are put, in bytes.
     len: usize,
 }
 
@@ -218,7 +219,7 @@ impl Endpoint {
             Step::Len(len) => self.len = usize::from(len) % MAX_STATE,
             Step::Put => self.put(),
             Step::PutKey(key) => self.on_key(key, |source, now, topic, key| {
-                // There may be no room.
+                // The table of keys may be full.
                 let _ = source.put_keyed(now, topic, key, now, &[key[0]; 40]);
             }),
             Step::PutRecord(len) => self.put_record(len),
@@ -239,7 +240,7 @@ impl Endpoint {
     }
 
     fn receive_marked(&mut self, by: u8, dscp: Option<Dscp>, datagram: &[u8]) {
-        // What it makes of it is its own affair.
+        // The source may accept or reject the datagram.
         let _ = self.source.handle_datagram(self.now, path(by), Datagram::marked(datagram, dscp));
     }
 
@@ -361,13 +362,13 @@ impl Endpoint {
         }
     }
 
-    /// Does what the source wants for `length`.
+    /// Serves the source's timers for `length`.
     fn live(&mut self, length: Span) {
         let end = self.now + length;
-        // One opening a wait, and one more for a challenge by each path.
+        // One opening per retry interval, and one more for a challenge over each path.
         let openings = self.openings + 5 * (length.as_micros() / 200_000 + 2);
-        // At most an update, the end of an epoch and the loss of a part every 100 µs, and one of each when it
-        // is late.
+        // At most one update, one end of an epoch and one loss of a part per 100 µs, and one more of each
+        // if the source is late.
         let mut steps = 3 * (length.as_micros() / 100) + 16;
         loop {
             let next =
@@ -385,7 +386,7 @@ impl Endpoint {
     }
 }
 
-/// One of a few more than there are.
+/// A path number; some are higher than any path of the source.
 fn path(by: u8) -> PathId {
     PathId(by % 5)
 }

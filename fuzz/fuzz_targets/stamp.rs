@@ -1,5 +1,5 @@
-//! Any state with a stamp (`--stamp unix`): no panic, what is left is the end of it, and a time that was read is
-//! read again as it is printed.
+//! Any state with a stamp (`--stamp unix`): no panic, the state is the rest of the text, and a parsed time that is
+//! printed is parsed to the same time.
 #![no_main]
 
 use freshline_net::source::sampler::StampFormat;

@@ -1,5 +1,5 @@
-//! Any parts of states to the assemblies of three sources: no panic, no more memory than the budget, none
-//! of it lost, and states that never go back.
+//! Any parts of states to the assemblies of three sources: no panic, memory within the budget and all of
+//! it accounted for, and state numbers that never decrease.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -7,20 +7,20 @@ use freshline_core::state::{Assembly, Budget, Decoder, Layout, Limits, Outcome, 
 use freshline_core::unit::Time;
 use libfuzzer_sys::fuzz_target;
 
-/// The longest state in bytes.
+/// The maximum length of a state in bytes.
 const MAX_LEN: usize = 1 << 16;
 
 #[derive(Debug, Arbitrary)]
 enum Step {
-    /// A part with these numbers.
+    /// One part.
     Part { of: u8, number: u64, generated_at: u8, cut: Cut, index: u16, byte: u8 },
     /// Consecutive symbols of a state, as a source sends them.
     Run { of: u8, number: u8, cut: Cut, first: u8, count: u8 },
-    /// The complete state of a source is taken.
+    /// The application takes the complete state of a source.
     Take(u8),
     /// The session of a source ends.
     Clear(u8),
-    /// Others hold so much of the budget.
+    /// Bytes of the budget that other users hold from now on.
     Others(u16),
 }
 
@@ -52,7 +52,7 @@ fuzz_target!(|story: (u16, Vec<Step>)| {
 
 struct World {
     assemblies: [Assembly; 3],
-    /// The newest state that was taken of each.
+    /// The newest state that was taken from each source.
     newest: [Option<u64>; 3],
     budget: Budget,
     others: usize,
@@ -120,7 +120,7 @@ impl World {
     }
 }
 
-/// A layout; every other one is of a short state, which is complete after a few symbols.
+/// A layout; every second one has a short state, which is complete after a few symbols.
 fn layout(cut: Cut) -> Option<Layout> {
     let Cut { len, symbol_len, repair } = cut;
     if repair.is_multiple_of(2) {

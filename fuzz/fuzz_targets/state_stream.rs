@@ -1,4 +1,4 @@
-//! Any stream of states (`--latest`), in any pieces: no panic, and the same states however it is cut.
+//! Any stream of states (`--latest`), split in any way: no panic, and states that do not depend on the split.
 #![no_main]
 
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ struct Stream<'a> {
 }
 
 fuzz_target!(|stream: Stream<'_>| {
-    // As many values of the first byte as before are lines and frames of u32: 0 and 1.
+    // Lines and u32 frames keep the values 0 and 1 of the first byte, so that older inputs still apply.
     let framings = [Framing::Lines, Framing::U32, Framing::Null, Framing::Cobs];
     let framing = framings[usize::from(stream.framing) % framings.len()];
     let piece = 1 + usize::from(stream.piece);

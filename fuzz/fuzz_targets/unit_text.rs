@@ -1,4 +1,4 @@
-//! Any text at all, read as each unit: no panic, and what parses prints and parses back.
+//! Any text, parsed as each unit: no panic, and a parsed value that is printed parses to the same value.
 #![no_main]
 
 use std::fmt::{Debug, Display};

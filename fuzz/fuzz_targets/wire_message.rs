@@ -1,5 +1,5 @@
-//! Any bytes, read as a message: no panic, and what is a message is the same message when it is
-//! written and read again.
+//! Any bytes, parsed as a message: no panic, and a parsed message that is written and parsed again is
+//! equal.
 #![no_main]
 
 use freshline_core::wire::{Message, Report, Update};
@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|datagram: &[u8]| {
     let Ok(message) = Message::parse(datagram) else { return };
-    // A report without code points is an older client's, and is written with all fields.
+    // A report without code points comes from an older client, and is written with all fields.
     let room = match message {
         Message::Report(_) => datagram.len().max(Report::LEN),
         _ => datagram.len(),
@@ -15,7 +15,7 @@ fuzz_target!(|datagram: &[u8]| {
     let mut buffer = vec![0; Update::MIN_LEN.max(room)];
     let written = match message {
         Message::Update(update) => {
-            let len = update.write(&mut buffer).expect("what was read fits where it was");
+            let len = update.write(&mut buffer).expect("an update that was read can be written");
             &buffer[..len]
         }
         Message::Ack(ack) => put(&mut buffer, &ack.bytes()),
@@ -31,7 +31,7 @@ fuzz_target!(|datagram: &[u8]| {
         }
         Message::Report(report) => put(&mut buffer, &report.bytes()),
     };
-    assert!(written.len() <= room, "what was read had room for all of it");
+    assert!(written.len() <= room, "a written message is not longer than the one that was read");
     assert_eq!(Message::parse(written), Ok(message));
 });
 

@@ -1,10 +1,10 @@
 //! The speed of `freshline bond` over loopback: the goodput of one TCP connection through client and
-//! server, compared with two relays of plain TCP in a row, each in a process of its own as well, and
-//! with two `socat` if it is installed.
+//! server, compared with two plain TCP relays in a row, each in a process of its own as well, and with
+//! two `socat` if it is installed.
 //!
 //! `cargo bench -p freshline-cli --bench bond`; options that `cargo bench` adds are ignored. Every
-//! byte is compared with what was sent. It fails only if a transfer does: the figures depend on the
-//! machine.
+//! received byte is compared with the sent one. The bench fails only if a transfer does: the figures
+//! depend on the machine.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -18,16 +18,16 @@ const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
 /// Ramp-up is not measured.
 const WARM_UP: Duration = Duration::from_secs(1);
 const MEASURED: Duration = Duration::from_secs(4);
-/// The rows take turns, this many each.
+/// Runs of each row; the rows take turns.
 const TURNS: usize = 3;
 
 const GOAL_GBPS: f64 = 2.5;
 
-/// The bytes that are sent over and over again, and the number of them: no multiple of the size of a
-/// packet or a buffer, so that a lost, repeated or moved piece does not look right.
+/// The length of the repeated sequence of bytes. It is no multiple of the size of a packet or a buffer,
+/// so that a lost, repeated or moved piece is detected.
 const PERIOD: usize = 1_000_003;
 
-/// A name, and what starts the processes that carry to an address; `None`: not installed.
+/// A name, and a function that starts the processes that relay to an address; `None`: not installed.
 type Row = (&'static str, fn(SocketAddr) -> Option<Chain>);
 
 fn main() {
@@ -81,7 +81,7 @@ fn send(to: &str) {
     while stream.write_all(&period).is_ok() {}
 }
 
-/// Listens, says where, and carries one connection to `to`.
+/// Listens, prints the address, and relays one connection to `to`.
 fn relay(to: &str) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     eprintln!("listening at {}", listener.local_addr().unwrap());
@@ -95,7 +95,7 @@ fn relay(to: &str) {
     }
 }
 
-/// Processes that carry a TCP connection from one to the next, and where the first one listens.
+/// Processes that relay a TCP connection from one to the next, and the address of the first one.
 struct Chain {
     processes: Vec<Process>,
     at: SocketAddr,
@@ -151,7 +151,7 @@ impl Chain {
         command.args([&server.to_string(), "--pin", &server_pin, "--max-window", "2MB"]);
         command.args(["--via", via, "--forward", &format!("{at}={to}")]);
         let (near, _) = Process::start(&mut command, "listening");
-        // All paths are there before it begins.
+        // All paths are up before the transfer begins.
         thread::sleep(Duration::from_secs(1));
         Self::of(vec![near, far], at, state)
     }
@@ -178,11 +178,11 @@ impl Chain {
     }
 }
 
-/// Reads and compares.
+/// Reads and compares with the sent bytes.
 struct Reader {
     period: Vec<u8>,
     buffer: Vec<u8>,
-    /// The place in the period.
+    /// The position in the period.
     at: usize,
 }
 
@@ -217,12 +217,12 @@ fn bond(command: &str, state: &TempDir, end: &str) -> Command {
     bond
 }
 
-/// A TCP port of the loopback that is free now.
+/// A free TCP port of the loopback.
 fn free_tcp() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// A UDP port of the loopback that is free now.
+/// A free UDP port of the loopback.
 fn free_udp() -> SocketAddr {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -233,7 +233,7 @@ struct Process {
 }
 
 impl Process {
-    /// Waits until it has written a line with `word` to standard error: that line.
+    /// Waits until the process has written a line with `word` to standard error; returns that line.
     fn start(command: &mut Command, word: &str) -> (Self, String) {
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
@@ -243,12 +243,12 @@ impl Process {
             line.clear();
             assert!(said.read_line(&mut line).unwrap() > 0, "{command:?} did not say `{word}`");
         }
-        // What else it says is read, so that it never waits for a reader.
+        // The rest of its output is read, so that it never blocks.
         thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         (process, line)
     }
 
-    /// The time for which its threads have had a processor.
+    /// The CPU time of its threads.
     fn worked(&self) -> Duration {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().flatten();
         let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());

@@ -17,10 +17,10 @@ use nix::unistd::{Pid, Uid};
 use serde_json::Value;
 
 const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
-/// What ramp-up takes is not measured.
+/// Ramp-up is not measured.
 const WARM_UP: Duration = Duration::from_secs(1);
 const MEASURED: Duration = Duration::from_secs(4);
-/// The emulator and the veth pair take turns, this many each.
+/// Runs of the emulator and of the veth pair, which take turns.
 const TURNS: usize = 3;
 
 const GOAL_GBPS: f64 = 5.0;
@@ -104,7 +104,7 @@ fn keep_half_busy(core: usize, stop: &AtomicBool) {
     let half = Duration::from_micros(2_500);
     let mut only = CpuSet::new();
     if only.set(core).is_ok() {
-        // Where it is not allowed, the scheduler spreads the threads.
+        // If this is not allowed, the scheduler spreads the threads.
         let _ = sched_setaffinity(Pid::from_raw(0), &only);
     }
     while !stop.load(Ordering::Relaxed) {
@@ -214,7 +214,7 @@ impl Veth {
 
 impl Drop for Veth {
     fn drop(&mut self) {
-        // The link may not have been made; it ends with its peer's namespace otherwise.
+        // The link may not exist; otherwise it is removed together with its peer's namespace.
         let _ = ip(&format!("link del {}", self.namespace));
         let _ = ip(&format!("netns del {}", self.namespace));
     }

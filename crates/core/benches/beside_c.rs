@@ -1,7 +1,7 @@
-//! IFIL and the schedulers alongside the same in plain C (`beside_c.c`).
+//! IFIL and the schedulers compared with the same algorithms in plain C (`beside_c.c`).
 //!
-//! `cargo bench -p freshline-core --bench beside_c`. Both do the same work in the same run: the
-//! same flows in the same order, and the counts of what became of the packets must be equal. The time is
+//! `cargo bench -p freshline-core --bench beside_c`. Both do the same work in the same run: the same
+//! flows in the same order, and the counts of replaced, lost and sent packets must be equal. The time is
 //! the minimum of many batches, so that other programs hardly matter.
 
 mod parts;
@@ -28,7 +28,7 @@ const BATCH: usize = 4096;
 const MEASUREMENTS: usize = 100;
 const KEYS: u64 = 8;
 
-/// What the C prints: times in ns, then counts.
+/// The output of the C program: times in ns, then counts.
 fn c(program: &Path, arguments: &[&str]) -> Vec<f64> {
     let done = Command::new(program).args(arguments).output().expect("the baseline runs");
     let printed = String::from_utf8(done.stdout).expect("numbers");
@@ -43,7 +43,7 @@ fn draw(state: &mut u64) -> u64 {
     z ^ z >> 31
 }
 
-/// The minimum over all batches of the ns that a step takes, with what `prepare` does left out.
+/// The time per step in ns, the minimum over all batches; `prepare` is not timed.
 fn fastest<T>(
     subject: &mut T,
     mut prepare: impl FnMut(&mut T),
@@ -61,7 +61,7 @@ fn fastest<T>(
     least.as_nanos() as f64 / BATCH as f64
 }
 
-/// Packets that were dropped: replaced, and for any other reason.
+/// Dropped packets: replaced ones, and all others.
 #[derive(Debug, Default, Clone, Copy)]
 struct Lost {
     replaced: u64,
@@ -86,13 +86,13 @@ fn ifil(program: &Path, flows: u32) {
     let baseline = c(program, &["ifil", &flows.to_string()]);
     assert!(
         all.iter().all(|(_, counts)| baseline[2..] == counts[..]),
-        "the same becomes of packets"
+        "the counts of packets differ"
     );
     report(&format!("IFIL replace, {flows} flows"), mean(0), baseline[0]);
     report(&format!("2 enqueues, 1 dequeue, {flows} flows"), mean(1), baseline[1]);
 }
 
-/// The ns of a replacement and of two arrivals with a departure, and what became of the packets.
+/// The time in ns of a replacement, and of two arrivals with a departure; then the counts of packets.
 fn ifil_of(flows: u32, key: u64) -> ([f64; 2], [f64; 3]) {
     let params = IfilParams { limit: Packets::new(flows.into()), ..<_>::default() };
     let mut queue = Ifil::new(params, &mut Pcg64::seed_from_u64(key)).expect("a queue");
@@ -149,7 +149,7 @@ impl Packet for Small {
     }
 }
 
-/// The ns of a departure where both classes wait, and the departures of the first class.
+/// The time in ns of a departure with both classes queued, and the departures of the first class.
 fn depart<S: Scheduler>(scheduler: S) -> (f64, u64) {
     let ring = || Ring(VecDeque::with_capacity(2 * BATCH));
     let mut queue =
@@ -179,7 +179,7 @@ fn schedulers(program: &Path) {
         ("TDM", depart(Tdm::new(TdmParams::default(), share))),
     ];
     for (index, (name, (took, of_first))) in ours.into_iter().enumerate() {
-        assert_eq!(of_first as f64, baseline[3 + index], "{name}: the same order");
+        assert_eq!(of_first as f64, baseline[3 + index], "{name}: the orders differ");
         report(&format!("departure, {name}"), took, baseline[index]);
     }
 }

@@ -1,7 +1,7 @@
-//! What the monitor's protocol costs an update, without sockets.
+//! CPU time of the protocol per update at the monitor, without sockets.
 //!
-//! `cargo bench -p freshline-core`. With many sources the time goes to fetching their records
-//! from memory.
+//! `cargo bench -p freshline-core`. With many sources, fetching their records from memory takes most
+//! of the time.
 
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -68,7 +68,7 @@ fn benches(c: &mut Criterion) {
     for sources in [1, 1_000, 100_000] {
         let mut monitor = monitor_of(sources);
         let (mut seq, mut out) = (0, Vec::new());
-        // A prime, so that all take their turn and no record is near the one before.
+        // A prime, so that every source gets its turn and no record is near the previous one.
         let mut next = || {
             seq += 1;
             Arrival::new(seq * 7_919 % sources, seq, None)

@@ -1,12 +1,12 @@
-//! What queues and schedulers cost a packet.
+//! CPU time per packet of queues and schedulers.
 //!
 //! `cargo bench -p freshline-core --bench router`. Packets carry their headers, 48 bytes in all,
-//! and come from flows that are drawn uniformly. Time stands still, so no AQM sees congestion.
+//! and come from flows that are drawn uniformly. The time is constant, so no AQM sees congestion.
 //!
-//! - `enqueue`: a packet arrives where `flows` packets wait; with IFIL, one of each flow, so that
-//!   it replaces one.
+//! - `enqueue`: a packet arrives at a queue of `flows` packets; with IFIL, one of each flow, so that
+//!   the arrival replaces a packet.
 //! - `2 enqueues, 1 dequeue`: an overloaded queue with room for `flows` packets.
-//! - `schedule`: a departure where both classes wait in drop-tail queues.
+//! - `schedule`: a departure with packets of both classes in drop-tail queues.
 
 mod parts;
 
@@ -27,7 +27,7 @@ use rand_pcg::Pcg64;
 
 use parts::{Held, NoScheduler, Ring};
 
-/// IFIL as it is first thought of: it looks for a flow from one end to the other.
+/// The naive IFIL: a linear search for the flow.
 struct LinearIfil(VecDeque<Held>);
 
 impl Qdisc<Held> for LinearIfil {
@@ -62,7 +62,7 @@ fn arrivals(flows: u32) -> impl Iterator<Item = Held> {
     })
 }
 
-/// What is done to a queue.
+/// An operation on a queue.
 #[derive(Clone, Copy)]
 enum Load {
     Enqueue,
@@ -77,7 +77,7 @@ impl Load {
         }
     }
 
-    /// For how many packets the queue has to have room.
+    /// The number of packets for which the queue needs room.
     fn room(self, flows: u32) -> u32 {
         match self {
             Self::Enqueue => flows + BATCH as u32,
@@ -126,10 +126,10 @@ fn drain_to(queue: &mut impl Qdisc<Held>, packets: u32) {
     }
 }
 
-/// Between two batches a queue is brought back to where it was.
+/// Steps per batch. Between two batches the queue is restored to its initial state.
 const BATCH: u64 = 4096;
 
-/// The time that `count` steps take, without what `prepare` does before each batch.
+/// The time of `count` steps, without the calls of `prepare` before each batch.
 fn batches<T>(
     count: u64,
     subject: &mut T,
@@ -201,7 +201,7 @@ fn queues(c: &mut Criterion) {
     }
 }
 
-/// A packet of which nothing counts but its size and class.
+/// A packet with only a size and a class.
 #[derive(Debug, Clone, Copy)]
 struct Small(Class);
 

@@ -1,6 +1,6 @@
-//! What the source's protocol costs an update and its ack, without sockets.
+//! CPU time of the protocol per update and ack at the source, without sockets.
 //!
-//! `cargo bench -p freshline-core --bench source`. Half of it is the monitor's part.
+//! `cargo bench -p freshline-core --bench source`. Half of the measured time is the monitor's.
 
 use std::hint::black_box;
 

@@ -11,7 +11,7 @@ use freshline_core::state::{
 };
 use freshline_core::unit::Time;
 
-/// A source and a monitor with an ideal path between them, which loses the same symbols of each state.
+/// A source and a monitor with a path between them that has no delay and loses the same symbols of each state.
 struct World {
     state: Vec<u8>,
     symbol_len: u16,
@@ -89,7 +89,7 @@ fn benches(c: &mut Criterion) {
     let began = Instant::now();
     prepare();
     println!("the tables of the code took {:?}", began.elapsed());
-    // The first is the cheapest state for a sender that needs a decoding.
+    // The first is the cheapest state for the sender that needs decoding.
     for (len, symbol_len, repair) in [
         (4, 2, 1),
         (5_000, 1_200, 2),

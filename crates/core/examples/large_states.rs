@@ -1,4 +1,4 @@
-//! Mean ages of states of n symbols: the law of repair, fixed rules, and the best fixed rule of each path.
+//! Mean ages of states of n symbols: the repair law, fixed rules, and the best fixed rule for each path.
 //!
 //! ```text
 //! cargo run --release -p freshline-core --example large_states training
@@ -6,8 +6,8 @@
 //! cargo run --release -p freshline-core --example large_states put
 //! ```
 //!
-//! `training` and `held-out` are the halves of a chequerboard of 700 paths, in pull mode. `put` has states that
-//! are put at their own times. With `--points` each path is printed. `docs/large-states.md` has the results.
+//! `training` and `held-out` are the halves of a chequerboard of 700 paths, in pull mode. `put` is push mode:
+//! the application sets the times of states. `--points` prints each path. `docs/large-states.md` has the results.
 
 #[path = "../tests/common/state_run.rs"]
 #[allow(dead_code, reason = "tests use the rest")]
@@ -43,9 +43,9 @@ struct Point {
     instant: f64,
     /// The ratio of both means without the forward delay.
     without_delay: f64,
-    /// The best one of the rules that wait for acks before the next state begins.
+    /// The best of the rules that wait for acks before they begin the next state.
     waiting: f64,
-    /// Of the fixed rules of [`compared`].
+    /// The fixed rules of [`compared`].
     others: Vec<f64>,
 }
 
@@ -53,7 +53,7 @@ fn fixed(repair: u32, former: Former) -> Rule {
     Rule::Fixed { repair, former, retransmits: true, is_waiting: false }
 }
 
-/// Always retransmission; no repair at all; 10 % and 25 % of repair symbols without retransmission of former
+/// Always retransmit; never repair; 10 % and 25 % of repair symbols without retransmission for previous
 /// states.
 fn compared(n: u32) -> [Rule; 4] {
     let never =
@@ -81,7 +81,7 @@ fn candidates(n: u32) -> Vec<Rule> {
     rules
 }
 
-/// The next state begins when the current one is known to be complete.
+/// Rules that begin the next state when the current one is known to be complete.
 fn waiting(n: u32) -> Vec<Rule> {
     let former = Former::Never;
     let counts = REPAIR.into_iter().filter(|count| *count <= n);

@@ -1,10 +1,10 @@
-//! What the choices of `freshline_core::source` do where the papers are silent or the prototype
+//! The effect of each choice of `freshline_core::source` where the papers are silent or the prototype
 //! differs from them: `cargo run -p freshline-core --example mdec [SEED]`.
 //!
-//! Over the path of the demonstration (two slow hops, one fast, 30 ms base round trip), `acp+d` with
-//! one choice changed at a time. In the runs called "drop", cross traffic takes two thirds of the
-//! bottleneck from 30 s to 60 s; "down" and "back" are how many seconds the age then takes to come
-//! within 15 % of where it ends: its mean in the last ten of the thirty seconds.
+//! Runs `acp+d` over the path of the demonstration (two slow hops, one fast hop, 30 ms base RTT) with
+//! one choice changed at a time. In the "drop" runs, cross traffic takes two thirds of the bottleneck
+//! from 30 s to 60 s. "down" and "back" are the seconds until the age is within 15 % of its mean over
+//! the last ten of the thirty seconds that follow the change.
 
 #[path = "../tests/common/path_run.rs"]
 mod path_run;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What each choice is tried on.
+/// The paths on which each choice is tried.
 struct Paths {
     steady: Course,
     random: Course,

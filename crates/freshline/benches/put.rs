@@ -1,4 +1,4 @@
-//! What `put` costs, and how soon a state is on the wire, beside a bare channel and `send_to`.
+//! The cost of `put`, and the time until a state is received, compared with a plain channel and `send_to`.
 //!
 //! ```text
 //! cargo bench -p freshline --bench put
@@ -15,13 +15,13 @@ use freshline::driver::session::{Monitor, MonitorParams, Secret};
 use freshline::unit::Time;
 use freshline::{LawConfig, Source, Topic};
 
-/// States whose way to the wire is measured.
+/// States whose time from put to receipt is measured.
 const STATES: usize = 2_000;
 
-/// Between two of them; the network thread sleeps by then.
+/// The pause between two states; the network thread sleeps by then.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Quicker than states are put, so that the law lets each leave at once.
+/// Higher than the rate of puts, so that the law sends each state at once.
 const RATE: &str = "10000/s";
 
 fn main() {
@@ -71,7 +71,7 @@ fn subscribed(states: usize) -> [f64; 2] {
     })
 }
 
-/// A source at this rate, and a peer that answers it and notes when states come.
+/// A source at this rate, and a peer that answers it and records the arrival times of states.
 fn source(rate: &str, arrived: mpsc::Sender<(Time, u64)>) -> (Source, Topic) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     let url = format!("udp://{}", socket.local_addr().expect("it is bound"));
@@ -86,7 +86,7 @@ fn source(rate: &str, arrived: mpsc::Sender<(Time, u64)>) -> (Source, Topic) {
     (source, topic)
 }
 
-/// The monitor's end without its outputs: tells when each update came, and which number it carries.
+/// A monitor without outputs: reports the arrival time of each update, and the number that it carries.
 fn answer(socket: &UdpSocket, arrived: &mpsc::Sender<(Time, u64)>) {
     let mut monitor = Monitor::new(MonitorParams::default(), Secret::new([1; 16]));
     let (mut datagram, mut out, clock) = ([0; 2048], Vec::new(), Clock::new());
@@ -105,7 +105,7 @@ fn answer(socket: &UdpSocket, arrived: &mpsc::Sender<(Time, u64)>) {
     }
 }
 
-/// What a call of `put` costs the caller.
+/// The cost of a call of `put` for the caller.
 fn costs(count: u32) {
     let (sender, _arrived) = mpsc::channel();
     let (_source, topic) = source("100/s", sender);
@@ -150,7 +150,7 @@ fn under_load(length: Duration) {
         });
         let each = |count: f64| count / length.as_secs_f64();
         let (updates, puts) = (each(count as f64), each(puts.into_inner() as f64));
-        println!("updates at 1000/s beside {puts:.0} puts/s by {threads} threads: {updates:.0}/s");
+        println!("updates at 1000/s with {puts:.0} puts/s by {threads} threads: {updates:.0}/s");
     }
 }
 

@@ -1,5 +1,5 @@
-//! An operator's commands, back over the path that the robot has dialled. A command that is older than 200 ms is not
-//! carried out, and the robot stops when there is no younger one.
+//! An operator's commands, over the connection that the robot has opened. The robot ignores commands older than 200 ms,
+//! and stops when there is no younger one.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Large states: frames of 200 kB, of which only the newest counts. Each leaves in several datagrams, and arrives whole
-//! or not at all.
+//! Large states: frames of 200 kB, of which only the newest counts. Each is sent in several datagrams, and arrives
+//! complete or not at all.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Inside a web server on tokio: `GET /pose` answers the newest pose with its age, and `GET /next` waits for the next
-//! one, which holds up neither the server nor the network.
+//! Inside a web server on tokio: `GET /pose` returns the newest pose with its age, and `GET /next` waits for the next
+//! one, without blocking the server or the network thread.
 //!
 //! ```text
 //! cargo run --example in_axum -- 127.0.0.1:8080

@@ -1,4 +1,4 @@
-//! A source and a subscription in one loop of the application's own, with one `poll` and no thread for the source.
+//! A source and a subscription in the application's own event loop, with one `poll` and no thread for the source.
 
 use std::os::fd::AsFd;
 

@@ -1,4 +1,4 @@
-//! A house with a relay: its sensors reach one hub through it, and the ages there count from the sensors.
+//! A house with a relay: its sensors reach one hub through it, and the hub measures ages from the sensors' times.
 
 use freshline::{Monitor, Relay, Source};
 

@@ -1,4 +1,4 @@
-//! One application, in two worlds: over sockets of this host, and over LTE in virtual time.
+//! One application, run twice: over sockets of this host, and over LTE in virtual time.
 //!
 //! ```text
 //! cargo run --release -p freshline --features sim --example simulated
@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 use freshline::sim::Sim;
 use freshline::{Monitor, MonitorBuilder, PutError, Source, SourceBuilder, Topic};
 
-/// The robot takes a pose this often.
+/// The interval between the robot's poses.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// The operator's end, as the program sets it up.
+/// The operator's monitor, the same in both runs.
 fn operator(url: &str) -> MonitorBuilder {
     Monitor::builder(url).max_age("robot-7/*", Duration::from_secs(1))
 }
 
-/// The robot, as the program sets it up.
+/// The robot's source, the same in both runs.
 fn robot(url: &str) -> SourceBuilder {
     Source::builder(url).name("robot-7").topic("pose")
 }

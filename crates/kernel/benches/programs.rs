@@ -1,10 +1,10 @@
-//! What the programs cost a run, beside a program that does nothing.
+//! CPU time per run of the eBPF programs, compared with an empty program.
 //!
 //! `cargo bench -p freshline-kernel`, as root. A stream over loopback, whose receiver is in a cgroup of
 //! its own: RTAC is attached to the cgroup, SORPC to the device. The kernel measures each run
-//! (`kernel.bpf_stats_enabled`), which takes time of its own. The empty program shows how much: it sees
-//! the acks of the same stream. The minimum of several rounds counts, as other programs share the
-//! machine.
+//! (`kernel.bpf_stats_enabled`), which takes time itself. The empty program shows how much: it sees the
+//! acks of the same stream. The result is the minimum of several rounds, because other programs share
+//! the machine.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -28,7 +28,7 @@ const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 /// Names of programs are cut after 15 characters.
 const PROGRAMS: [&str; 3] = ["freshline_empty", "freshline_sock", "freshline_sorpc"];
 
-/// How often a program ran, and for how many ns in all.
+/// The number of runs of a program, and their total time in ns.
 #[derive(Debug, Clone, Copy)]
 struct Runs {
     count: u64,
@@ -63,7 +63,7 @@ fn attach_empty(cgroup: &Path) -> Link {
     program.attach_cgroup(cgroup.as_raw_fd()).expect("a place")
 }
 
-/// Sends to whoever connects: writes of `size`, with a pause after each.
+/// Sends to the first client: writes of `size` bytes, with a pause after each.
 fn serve(listener: TcpListener, size: usize, pause: Duration) {
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
@@ -84,7 +84,7 @@ fn read(stream: &mut TcpStream) {
     }
 }
 
-/// The ns of a run of each program, the minimum of all rounds.
+/// The time per run of each program in ns, the minimum of all rounds.
 fn measure(mut stream: TcpStream) -> [f64; 3] {
     let mut costs = [f64::INFINITY; 3];
     for _ in 0..ROUNDS {
@@ -100,7 +100,7 @@ fn measure(mut stream: TcpStream) -> [f64; 3] {
 }
 
 fn main() {
-    // A listener of the cgroup above: what it accepts is not under control.
+    // A listener in the parent cgroup: the connections that it accepts are not controlled.
     let listen = || TcpListener::bind("127.0.0.1:0").expect("a port");
     let kinds =
         [("saturated", 1 << 16, Duration::ZERO), ("20 Mbit/s", 2500, Duration::from_millis(1))];

@@ -2,13 +2,13 @@
 //!
 //! An event is one wake-up: an entry taken from the agenda, whatever the component then does. A
 //! packet that crosses a wired hop costs two, as in other simulators: the end of its transmission
-//! and its arrival. Handing it on to the next hop, what it does there and what the law does about
-//! it are part of them. In a Wi-Fi cell an access to the medium and its end are an event each,
+//! and its arrival. They include the forwarding to the next hop, its processing there and the
+//! reaction of the law. In a Wi-Fi cell, an access to the medium and its end are one event each,
 //! however many stations hear it.
 //!
-//! Time is the thread's own, so that a busy machine gives the numbers of an idle one.
+//! Time is the CPU time of the thread, so that a busy machine gives the same numbers as an idle one.
 //!
-//! The baselines are of machines like the one that the figures in `docs/lab.md` are of.
+//! The baselines are from machines similar to the one of the figures in `docs/lab.md`.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ updates = { law = "acp+d", payload = "1024B" }
 
 const WIFI: &str = include_str!("../../../scenarios/wifi-sources.toml");
 
-/// Every station always has a packet: together they are offered three times what the cell carries.
+/// Every station always has a packet: the offered load is three times the capacity of the cell.
 const SATURATED: &str = r#"
 title = "50 saturated stations"
 duration = "10s"
@@ -66,14 +66,14 @@ start_spread = "1s"
 tcp = { control = "cubic" }
 "#;
 
-/// 200 nodes that are offered far more than they carry.
+/// 200 nodes with an offered load far above their capacity.
 const MESH: &str = include_str!("../../../scenarios/dtpa/two-hundred-nodes.toml");
 
-/// An established simulator of packets: events a second, and wall time for a simulated second.
+/// An established packet simulator: events per second, and wall times per simulated second.
 const ESTABLISHED: f64 = 0.8e6;
 const ESTABLISHED_48_SOURCES: Span = Span::from_millis(1_500);
 const ESTABLISHED_50_STATIONS: Span = Span::from_millis(700);
-/// Events a second of a lean simulator made for data centres.
+/// Events per second of a lean simulator made for data centres.
 const LEAN: f64 = 4e6;
 
 struct Case {
@@ -82,7 +82,7 @@ struct Case {
     changes: &'static [&'static str],
     /// Simulated time of one measurement, for about a third of a second.
     slice: Span,
-    /// What the established simulator takes for a simulated second, where that is known.
+    /// The wall time of the established simulator for a simulated second, if known.
     established: Option<Span>,
 }
 
@@ -154,10 +154,10 @@ const CASES: [Case; 8] = [
 /// Measurements of each case.
 const SLICES: u32 = 7;
 
-/// What one measurement gave.
+/// The result of one measurement.
 #[derive(Clone, Copy)]
 struct Speed {
-    /// Simulated seconds a second.
+    /// Simulated seconds per second.
     pace: f64,
     events_per_s: f64,
 }
@@ -168,7 +168,7 @@ fn main() {
         "{:<30} {:>16} {:>13} {:>7} {:>15} {:>13}",
         "", "million events/s", "× established", "× lean", "simulated s/s", "× established",
     );
-    // `cargo bench` adds options of its own; a word chooses the cases with it in their names.
+    // `cargo bench` adds options of its own; a word selects the cases whose names contain it.
     let word = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let chosen = |case: &&Case| word.as_ref().is_none_or(|word| case.name.contains(word));
     CASES.iter().filter(chosen).for_each(report);
@@ -178,7 +178,7 @@ fn main() {
 }
 
 const CELLS: usize = 100;
-/// As many as a cell takes with its access point ([`CellConfig::MAX_STATIONS`]).
+/// The maximum of a cell with its access point ([`CellConfig::MAX_STATIONS`]).
 ///
 /// [`CellConfig::MAX_STATIONS`]: freshline_core::wlan::mac::CellConfig::MAX_STATIONS
 const SOURCES_A_CELL: usize = 999;
@@ -212,14 +212,14 @@ forward = { rate = "10gbit", delay = "5ms", queue = "10000p" }
     backbone.to_owned() + &(0..CELLS).map(cell).collect::<String>()
 }
 
-/// Memory that this process has of the machine, in bytes.
+/// The resident memory of this process, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has this file");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
 }
 
-/// Simulated seconds a second, and memory for each source, of a large network on one core.
+/// Simulated seconds per second, and memory per source, of a large network on one core.
 fn many_cells() {
     let sources = CELLS * SOURCES_A_CELL;
     let before = resident();
@@ -286,7 +286,7 @@ fn measure(case: &Case) -> Vec<Speed> {
     (0..SLICES).map(slice).collect()
 }
 
-/// What this thread has used so far: it does not run while others have the core.
+/// The CPU time of this thread so far: it excludes the time of other threads on the core.
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
 }

@@ -1,5 +1,5 @@
-//! How old commands are when they arrive at a robot that dials and sends large states at the capacity of the
-//! path: real sockets and the path emulator, all within this process, so that ages are exact.
+//! The age of commands on arrival at a robot that opens the connection and sends large states at the path's
+//! capacity: real sockets and the path emulator, all within this process, so that ages are exact.
 //!
 //! ```text
 //!   robot ──50 kB states──► emulator, 8 Mbit/s and 20 ms each way ──► base
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! `cargo run --release -p freshline-net --example commands_beside_video [SECONDS]`; the same in virtual time is
-//! `cargo test -p freshline-core --test both_directions -- --nocapture`. What the emulator itself was late is
-//! printed beside the limit, as a busy machine adds it.
+//! `cargo test -p freshline-core --test both_directions -- --nocapture`. The emulator's own lateness, which a
+//! busy machine adds to the ages, is printed next to the limit.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -31,13 +31,13 @@ use freshline_net::stop::Stop;
 
 const RATE: BitRate = BitRate::from_mbps(8);
 const DELAY: Span = Span::from_millis(20);
-/// Bytes of a datagram.
+/// The length of a datagram, in bytes.
 const DATAGRAM: usize = 1_200;
-/// Of UDP and IPv4, in bytes.
+/// The headers of UDP and IPv4, in bytes.
 const HEADERS: u64 = 28;
 const VIDEO: usize = 50_000;
 const COMMAND: usize = 100;
-/// What does not count, at the beginning.
+/// The time at the beginning that is not measured.
 const WARM_UP: Span = Span::from_secs(5);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The way, two transmissions of a datagram of video's, and that of an ack.
+/// The bound on the age: the path's delay, two transmission times of a video datagram, and one of an ack.
 fn limit() -> Span {
     let transmission = |bytes: usize| RATE.time_to_send(Bytes::new(bytes as u64 + HEADERS));
     DELAY + transmission(DATAGRAM) * 2 + transmission(Ack::LEN_OF_PARTS)
@@ -140,7 +140,7 @@ fn run(robot: LawConfig, base: LawConfig, duration: Span) -> Result<Ran, Box<dyn
     Ok(Ran { ages: ages.into_iter().collect(), late_ms: late[0].max(late[1]) })
 }
 
-/// Takes down how old each command is that arrives while it counts.
+/// Records the age of each command that arrives during the measurement.
 struct Commands {
     from: Time,
     until: Time,

@@ -9,7 +9,7 @@ use freshline_core::router::{
 };
 use freshline_core::unit::{Bytes, Packets, Span, Time};
 
-/// A packet of a router. The header comes first, so that no word of it lies across two of those in which a
+/// A packet of a router. The header comes first, so that its words are aligned with the words in which the
 /// packet is copied.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -65,7 +65,7 @@ impl<P: Packet> Qdisc<P> for Ring<P> {
     }
 }
 
-/// No scheduler: one class until it has nothing more.
+/// No scheduler: serves one class until it is empty.
 pub(crate) struct NoScheduler;
 
 impl Scheduler for NoScheduler {

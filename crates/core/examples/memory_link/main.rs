@@ -1,4 +1,4 @@
-//! A source and a monitor in two threads, with channels for a network between them.
+//! A source and a monitor in two threads; channels between them replace the network.
 //!
 //! `cargo run -p freshline-core --example memory_link`
 
@@ -11,10 +11,10 @@ use std::time::Instant;
 
 use freshline_core::unit::{Span, Time};
 
-/// For how long they run.
+/// The duration of the run.
 const LENGTH: Span = Span::from_millis(500);
 
-/// The time since `start`, which both ends read from one clock here. They need not.
+/// The time since `start`. Both ends read one clock here; separate clocks would do as well.
 fn now(start: Instant) -> Time {
     Time::ZERO + Span::from(start.elapsed())
 }

@@ -9,7 +9,7 @@ use freshline_core::unit::{Span, Time};
 use super::{LENGTH, now};
 
 pub(crate) fn run(start: Instant, from_source: &Receiver<Vec<u8>>, to_source: &Sender<Vec<u8>>) {
-    // Addresses are numbers here; there is one.
+    // Addresses are numbers here; there is only one.
     let mut monitor = Monitor::<u8>::new(MonitorParams::default(), Secret::new([1; 16]));
     let (mut is_over, mut out) = (false, Vec::new());
 
@@ -19,7 +19,7 @@ pub(crate) fn run(start: Instant, from_source: &Receiver<Vec<u8>>, to_source: &S
         let wait = wake.since(now(start)).min(Span::from_secs(1));
         match from_source.recv_timeout(wait.into()) {
             Ok(datagram) => {
-                // One that is of no use is counted by the monitor.
+                // The monitor counts rejected datagrams.
                 let _ = monitor.handle_datagram(now(start), 1, &datagram);
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -43,7 +43,7 @@ pub(crate) fn run(start: Instant, from_source: &Receiver<Vec<u8>>, to_source: &S
                 _ => {}
             }
         }
-        // 3. What leaves.
+        // 3. Datagrams to send.
         while let Some(transmit) = monitor.poll_transmit(now(start), &mut out) {
             let _ = to_source.send(out[..transmit.len].to_vec());
         }

@@ -1,4 +1,4 @@
-//! A complete source: its states are numbers that grow.
+//! A complete source, whose states are increasing numbers.
 
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
@@ -22,11 +22,11 @@ pub(crate) fn run(start: Instant, to_monitor: &Sender<Vec<u8>>, from_monitor: &R
         let wake = source.poll_timeout().unwrap_or(Time::ZERO + LENGTH);
         let wait = wake.min(Time::ZERO + LENGTH).since(now(start));
         if let Ok(datagram) = from_monitor.recv_timeout(wait.into()) {
-            // One that is of no use is counted by the session.
+            // The session counts rejected datagrams.
             let _ = source.handle_datagram(now(start), PathId::FIRST, &datagram);
         }
         source.handle_timeout(now(start));
-        // 2. What it wants, and what has happened.
+        // 2. Events: requests for states, and changes of the session.
         while let Some(event) = source.poll_event() {
             match event {
                 SourceEvent::StateWanted(_) => {
@@ -38,7 +38,7 @@ pub(crate) fn run(start: Instant, to_monitor: &Sender<Vec<u8>>, from_monitor: &R
                 _ => {}
             }
         }
-        // 3. What leaves.
+        // 3. Datagrams to send.
         while let Some(transmit) = source.poll_transmit(now(start), &mut out) {
             let _ = to_monitor.send(out[..transmit.len].to_vec());
         }

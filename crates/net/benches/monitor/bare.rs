@@ -1,5 +1,4 @@
-//! The least that a receiver of single packets can do: `recvmmsg` without anything besides the bytes and the addresses,
-//! and `sendmmsg`.
+//! The minimum work of a receiver of single packets: `recvmmsg` for only the bytes and the addresses, and `sendmmsg`.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -11,12 +10,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg};
 use socket2::SockRef;
 
-/// Packets of a call: as many as the monitor takes.
+/// Packets per system call, as in the monitor.
 const BATCH: usize = 32;
 
 const LEN: usize = 2_048;
 
-/// Kernel buffer: as much as the monitor's.
+/// The kernel's receive buffer in bytes, as large as the monitor's.
 const BUFFER: usize = 4 << 20;
 
 pub(crate) struct Bare {
@@ -36,7 +35,7 @@ pub(crate) fn bind() -> UdpSocket {
     socket
 }
 
-/// Bytes that its receive buffer holds.
+/// The size of its receive buffer in bytes.
 pub(crate) fn buffer(socket: &UdpSocket) -> usize {
     SockRef::from(socket).recv_buffer_size().unwrap()
 }
@@ -52,7 +51,7 @@ impl Bare {
         }
     }
 
-    /// Takes in a batch, and answers each of it if that is wanted; gives the number.
+    /// Receives a batch, and answers each packet if `is_answered`; returns the number of packets.
     pub(crate) fn receive(&mut self, is_answered: bool) -> usize {
         let Self { socket, headers, outgoing, buffers, from } = self;
         let mut slices = buffers.chunks_exact_mut(LEN).map(|buffer| [IoSliceMut::new(buffer)]);
@@ -74,7 +73,7 @@ impl Bare {
         from.len()
     }
 
-    /// Sleeps until something comes, at most 0.1 s.
+    /// Sleeps until a packet arrives, at most 0.1 s.
     pub(crate) fn wait(&self) {
         let mut readable = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         poll(&mut readable, PollTimeout::from(100u8)).unwrap();

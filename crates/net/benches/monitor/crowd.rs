@@ -1,4 +1,4 @@
-//! Many sources that send single packets, each in its turn.
+//! Many sources that send single packets in turn.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -10,25 +10,25 @@ use freshline_net::clock::Clock;
 
 use crate::traffic::PAYLOAD;
 
-/// Sockets of all of them; more sources share these.
+/// The number of sockets; the sources share them.
 const SOCKETS: usize = 250;
 
-/// Openings that are under way at once.
+/// The maximum number of sessions that are being opened at once.
 const AT_ONCE: usize = SOCKETS;
 
 pub(crate) struct Crowd {
     clock: Clock,
     sockets: Vec<UdpSocket>,
-    /// By source, the number of its next update.
+    /// The number of the next update, by source.
     seqs: Vec<u64>,
-    /// Whose turn is next.
+    /// The source whose turn is next.
     next: usize,
 }
 
 impl Crowd {
     pub(crate) fn new(to: SocketAddr, sources: usize) -> Self {
         let socket = |number: usize| {
-            // Each in a network of its own.
+            // Each socket is in a network of its own.
             let address = Ipv4Addr::new(127, 0, number as u8 + 1, 1);
             let socket = UdpSocket::bind((address, 0)).unwrap();
             socket.connect(to).unwrap();
@@ -73,7 +73,7 @@ impl Crowd {
         }
     }
 
-    /// Takes in all answers, and gives their number; they are acks if they have their length.
+    /// Reads all answers, and returns their number. Answers of length `ack_len` are acks.
     pub(crate) fn answers(&mut self, ack_len: usize) -> usize {
         let (mut answer, mut answers) = ([0; 256], 0);
         for socket in &self.sockets {
@@ -105,7 +105,7 @@ impl Crowd {
             session: SessionId(source as u64 + 1),
             seq: self.seqs[source],
             sent_at: self.clock.now(),
-            // One process, one clock: the monitor's is not ahead.
+            // Source and monitor share one clock, so the offset is 0.
             clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
             wants_ack: true,
             wants_return: false,

@@ -1,5 +1,5 @@
-//! Large states that one thread takes in, from a source that follows the protocol: lost parts are repaired. Beside
-//! them, the same bytes over a TCP stream.
+//! Large states received by one thread, from a source that follows the protocol: lost parts are repaired. For
+//! comparison, the same bytes over a TCP stream.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -19,13 +19,13 @@ use crate::traffic::BatchSocket;
 /// The length of a state.
 const STATE: usize = 100_000;
 
-/// The longest datagram of the source.
+/// The maximum length of the source's datagrams.
 const DATAGRAM: usize = 1_200;
 
-/// Datagrams that the kernel gets at once (GSO).
+/// Datagrams per system call (GSO).
 const TRAIN: usize = 32;
 
-/// A source that is later than this goes on from the present.
+/// A source that is further behind the clock than this skips to the present.
 const BEHIND: Span = Span::from_millis(2);
 
 const RUNS: usize = 3;
@@ -52,7 +52,7 @@ pub(crate) fn report() {
     println!("the monitor's best / TCP: {:.2}", best / tcp);
 }
 
-/// Prints a line; gives the median in Gbit/s.
+/// Prints a line; returns the median in Gbit/s.
 fn measure(name: &str, run: impl Fn() -> Run) -> f64 {
     let mut runs: Vec<Run> = (0..RUNS).map(|_| run()).collect();
     runs.sort_by(|a, b| a.gbps().total_cmp(&b.gbps()));
@@ -71,9 +71,9 @@ fn measure(name: &str, run: impl Fn() -> Run) -> f64 {
 
 struct Run {
     states: u64,
-    /// The share of a core that the receiving thread took.
+    /// The share of a core that the receiving thread used.
     busy: f64,
-    /// The share of the states that were begun of which the monitor got all.
+    /// The share of the begun states that were complete at the monitor.
     complete: f64,
     /// Parts that carried repair symbols.
     repeated: u64,
@@ -118,7 +118,7 @@ fn run(datagrams: f64) -> Run {
     }
 }
 
-/// The same bytes over one stream, of which the receiver does nothing but read.
+/// The same bytes over one stream; the receiver only reads.
 fn run_tcp() -> Run {
     let from = Clock::new().now() + WARM_UP;
     let until = from + MEASURED;
@@ -143,8 +143,8 @@ fn run_tcp() -> Run {
     Run { states, busy, complete: 1.0, repeated: 0 }
 }
 
-/// Sends states one after the other until `end`. The source lives in the time of its own timers, which follows the
-/// clock: what is due by then leaves in trains.
+/// Sends states one after the other until `end`. The source's time advances from timer to timer up to the clock, and
+/// the datagrams that are due leave in trains.
 fn send(monitor: SocketAddr, datagrams: f64, end: Time) -> Source {
     let clock = Clock::new();
     let mut train = Train { socket: BatchSocket::bind(), monitor, bytes: Vec::new(), segment: 0 };
@@ -163,7 +163,7 @@ fn send(monitor: SocketAddr, datagrams: f64, end: Time) -> Source {
         while acks < TRAIN
             && let Ok(len) = train.socket.udp.recv(&mut ack)
         {
-            // What it makes of an answer shows in its counters.
+            // The source's counters show the outcome.
             let _ = source.handle_datagram(real, PathId::FIRST, &ack[..len]);
             acks += 1;
         }
@@ -189,7 +189,7 @@ fn send(monitor: SocketAddr, datagrams: f64, end: Time) -> Source {
     }
 }
 
-/// Datagrams of one length, of which the last may be shorter, that leave by one call.
+/// Datagrams of one length, of which the last may be shorter, that leave in one system call.
 struct Train {
     socket: BatchSocket,
     monitor: SocketAddr,
@@ -213,7 +213,7 @@ impl Train {
 
     fn flush(&mut self) {
         if !self.bytes.is_empty() {
-            // What the kernel does not take is lost, as on a path.
+            // Datagrams that the kernel refuses are lost, as on a path.
             self.socket.send(self.monitor, &self.bytes, self.segment);
             self.bytes.clear();
         }

@@ -1,4 +1,4 @@
-//! How long an update is under way from the source's sampling to the monitor's hands.
+//! The latency of an update from the source's sampling to the monitor's record.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
@@ -41,7 +41,7 @@ fn print(name: &str, mut delays: Vec<Span>) {
     );
 }
 
-/// Source and monitor as they are, each on its thread; one process, so one clock.
+/// The real source and monitor, each on its own thread of one process, so that they share a clock.
 fn through_the_endpoints() -> Vec<Span> {
     let end = Clock::new().now() + MEASURED;
     let mut monitor = Monitor::bind(MonitorConfig {
@@ -81,7 +81,7 @@ impl monitor::Watch for Delays {
     }
 }
 
-/// The least there is: a blocking send, a blocking receive.
+/// The baseline: a blocking send and a blocking receive.
 fn through_bare_sockets() -> Vec<Span> {
     let clock = Clock::new();
     let end = clock.now() + MEASURED;

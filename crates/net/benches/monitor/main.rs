@@ -1,9 +1,9 @@
-//! What a monitor costs: updates per second, large states, bytes a source, one-way latency; the first and the last
-//! beside the least that the sockets cost without it, measured in the same run.
+//! The cost of a monitor: updates per second, large states, bytes per source, one-way latency. Throughput and latency
+//! are compared with bare sockets, measured in the same run.
 //!
-//! `cargo bench -p freshline-net`. Everything runs over the loopback, on two threads. The name
-//! of a part (`throughput`, `single`, `large`, `memory`, `million`, `latency`) leaves out the others; `million` runs only so; options that `cargo bench`
-//! adds are not looked at.
+//! `cargo bench -p freshline-net [-- PART…]`. Everything runs over the loopback, on two threads. With names of parts
+//! (`throughput`, `single`, `large`, `memory`, `million`, `latency`) only those run; `million` runs only if named.
+//! Options that `cargo bench` adds are ignored.
 
 mod bare;
 mod crowd;

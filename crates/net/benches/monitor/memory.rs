@@ -38,7 +38,7 @@ pub(crate) fn alone(address: &SocketAddr) -> Origin {
     Origin { owner: 0, network: number, address: number }
 }
 
-/// Opens all sessions and gives what one holds on average.
+/// Opens all sessions and returns the mean memory per session in bytes.
 fn bytes_a_source(name_len: usize, origin: fn(&SocketAddr) -> Origin) -> f64 {
     let params = MonitorParams { max_sources: SOURCES, ..MonitorParams::default() };
     let before = held();
@@ -51,7 +51,7 @@ fn bytes_a_source(name_len: usize, origin: fn(&SocketAddr) -> Origin) -> f64 {
     (held() - before) as f64 / SOURCES as f64
 }
 
-/// Shows the cookie that a first update is answered with, as every source does.
+/// Opens a session as every source does: repeats the first update with the cookie of the challenge.
 pub(crate) fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
     let mut cookie = Cookie::default();
     for seq in 0..2 {
@@ -68,14 +68,14 @@ pub(crate) fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
     panic!("the cookie is not accepted");
 }
 
-/// A further update of a session that is open.
+/// A further update of an open session.
 pub(crate) fn update(monitor: &mut Monitor<SocketAddr>, number: u32) {
     let reply = exchange(monitor, number, 2, None);
     assert!(matches!(Message::parse(&reply), Ok(Message::Ack(_))));
     assert!(matches!(monitor.poll_event(), Some(MonitorEvent::Fresh { opened: false, .. })));
 }
 
-/// Hands in an update; gives the answer.
+/// Passes an update to the monitor; returns the answer.
 fn exchange(
     monitor: &mut Monitor<SocketAddr>,
     number: u32,

@@ -33,7 +33,7 @@ pub(crate) fn report() {
     protocol();
 }
 
-/// Bytes of memory that the process has.
+/// The resident memory of the process, in bytes.
 fn resident() -> f64 {
     let pages = fs::read_to_string("/proc/self/statm").unwrap();
     let pages = pages.split_whitespace().nth(1).expect("the second number");
@@ -51,7 +51,7 @@ fn protocol() {
     println!("{bytes:.0} bytes a source with a name of 16 bytes");
     opening.print("opening, two updates and two answers");
     let updates = Steps::of(SOURCES, |number| {
-        // Far from the one before, as sources that do not know of each other are.
+        // Far from the previous source: independent sources send in no order.
         let number = (u64::from(number) * 2_654_435_761 % SOURCES as u64) as u32;
         update(&mut monitor, number);
     });
@@ -66,7 +66,7 @@ fn protocol() {
     looks.print("look for idle ones, a part of 64");
 }
 
-/// How long steps take.
+/// The durations of steps.
 struct Steps {
     number: u32,
     all: Duration,

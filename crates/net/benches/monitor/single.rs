@@ -1,9 +1,9 @@
-//! Single packets from many sources, in the time of a receiver that never waits for them.
+//! Single packets from many sources: CPU time of a receiver that never waits for them.
 //!
-//! Over the loopback the sender of a packet does the work of both sides of the kernel down to the queue of the socket, so no
-//! sender is faster than the receiver. Therefore packets are sent in bursts that the queue holds, while the receiver
-//! stands still, and the receiver's time is counted from the first packet of a burst to the last answer. Sender and
-//! receiver have a core each, if there are two.
+//! Over the loopback, the sender's system call includes the kernel's work on both sides, down to the queue of the
+//! socket, so no sender is faster than the receiver. Therefore packets are sent in bursts that fit the queue, while the
+//! receiver is paused, and the receiver's time is measured from the first packet of a burst to the last answer. Sender
+//! and receiver have a core each, if there are two.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -22,23 +22,23 @@ use crate::bare::{self, Bare};
 use crate::crowd::Crowd;
 use crate::throughput::config;
 
-/// Sources, each with a session of its own, at addresses of which no two follow on each other.
+/// Sources, each with a session of its own. No two of their addresses are consecutive.
 const SOURCES: usize = 1_000;
 
-/// Packets that wait at once, at most; fewer if the queue of the socket does not hold them.
+/// The maximum number of packets in a burst; fewer if the queue of the socket does not hold them.
 const BURST: usize = 2_000;
 
-/// Bytes of a receive buffer that a packet takes, at most.
+/// The maximum memory of a packet in the receive buffer, in bytes.
 const IN_KERNEL: usize = 2_048;
 
 /// Bursts of each receiver in a round. The receivers take turns in each round.
 const BURSTS: usize = 25;
 const ROUNDS: usize = 9;
 
-/// What takes the packets in.
+/// The receiver of the packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// The real one.
+    /// The real monitor.
     Monitor,
     /// `recvmmsg`, and a counter.
     Bare,
@@ -47,7 +47,7 @@ enum Kind {
 }
 
 pub(crate) fn report() {
-    println!("\nsingle packets of {SOURCES} sources, of a receiver for which packets wait");
+    println!("\nsingle packets of {SOURCES} sources, to a receiver that never waits for packets");
     println!(
         "{:34} {:>28} {:>10} {:>14}",
         "", "million/CPU s: min, med, max", "CPU ns", "wall ns, med"
@@ -67,7 +67,7 @@ pub(crate) fn report() {
     println!("monitor / bare with answers, single packets: {:.2}", monitor / answering);
 }
 
-/// Prints a line; gives the median of the packets in a second of CPU time.
+/// Prints a line; returns the median number of packets per second of CPU time.
 fn line(name: &str, costs: &mut [Cost]) -> f64 {
     costs.sort_by(|a, b| b.cpu_ns().total_cmp(&a.cpu_ns()));
     let [slowest, median, fastest] = [&costs[0], &costs[ROUNDS / 2], &costs[ROUNDS - 1]];
@@ -86,7 +86,7 @@ fn line(name: &str, costs: &mut [Cost]) -> f64 {
     rate(median)
 }
 
-/// What packets cost a receiver.
+/// The time that packets take at a receiver.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cost {
     packets: usize,
@@ -114,7 +114,7 @@ impl std::iter::Sum for Cost {
     }
 }
 
-/// A receiver on a thread of its own, and what sends to it.
+/// A receiver on a thread of its own, and the sources that send to it.
 pub(crate) struct World {
     crowd: Crowd,
     kind: Kind,
@@ -138,7 +138,7 @@ impl World {
         let gate = Gate { go: gone, done: finish, left, began: None };
         let stop = Stop::new();
         let receiver_stop = stop.clone();
-        // As large as that of the monitor.
+        // Its receive buffer is as large as the monitor's.
         let socket = bare::bind();
         let buffer = bare::buffer(&socket);
         let (to, receiver) = match kind {
@@ -170,7 +170,7 @@ impl World {
         Self { crowd, kind, burst, go: Some(go), done, stop, receiver }
     }
 
-    /// One burst: what it has cost the receiver.
+    /// Sends one burst; returns the receiver's time for it.
     pub(crate) fn burst(&mut self) -> Cost {
         self.crowd.send(self.burst);
         self.go.as_ref().expect("it runs").send(self.burst).unwrap();
@@ -195,12 +195,12 @@ impl Drop for World {
 fn of_many(sources: usize) -> MonitorConfig {
     let mut config = config();
     config.params.max_sources = sources;
-    // A million takes longer to open than sources may be silent.
+    // Opening a million sessions takes longer than the default idle timeout.
     config.params.idle = Span::from_secs(600);
     config
 }
 
-/// A receiver's thread, which a profile finds by its name.
+/// A receiver's thread, with a name for profiles.
 fn on_a_core(name: &str, run: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
     let thread = thread::Builder::new().name(name.to_owned());
     thread
@@ -211,7 +211,7 @@ fn on_a_core(name: &str, run: impl FnOnce() + Send + 'static) -> thread::JoinHan
         .unwrap()
 }
 
-/// Binds this thread to the core of this number among those that it may use, if there are two.
+/// Binds this thread to core `number` of the allowed cores, if there are at least two.
 fn pin(number: usize) {
     let this = Pid::from_raw(0);
     let all =
@@ -231,14 +231,14 @@ fn pin(number: usize) {
 struct Gate {
     go: Receiver<usize>,
     done: Sender<Cost>,
-    /// Packets of the burst that have not come.
+    /// Packets of the burst that have not arrived.
     left: usize,
-    /// How many there were, and when it began.
+    /// The number of packets in the burst, and when it began.
     began: Option<(usize, Duration, Instant)>,
 }
 
 impl Gate {
-    /// Ends a burst of which all has come, and waits for the next one; whether there is one.
+    /// Ends a burst whose packets have all arrived, and waits for the next one; whether there is one.
     fn turn(&mut self) -> bool {
         if self.left > 0 {
             return true;

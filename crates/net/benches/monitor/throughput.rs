@@ -1,4 +1,4 @@
-//! Updates per second that one thread takes in.
+//! Updates per second that one thread receives.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -18,16 +18,16 @@ use crate::traffic::{BatchSocket, Batches, Blaster};
 
 const RUNS: usize = 3;
 
-/// Updates that the kernel gets at once (GSO).
+/// Updates per system call (GSO).
 const TRAIN: usize = 64;
 
 const WARM_UP: Span = Span::from_millis(300);
 const MEASURED: Span = Span::from_secs(2);
 
-/// What takes the updates in.
+/// The receiver of the updates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Receiver {
-    /// The real one: parses, keeps state and age, answers each update with an ack.
+    /// The real monitor: parses, keeps state and age, answers each update with an ack.
     Monitor,
     /// `recvmmsg` with GRO, and a counter. Answers nothing.
     Bare,
@@ -47,7 +47,7 @@ pub(crate) fn report() {
     println!("monitor / bare, trains of {TRAIN}: {:.2}", monitor / bare);
 }
 
-/// Prints a line; gives the median of the updates per second.
+/// Prints a line; returns the median of the updates per second.
 fn measure(name: &str, receiver: Receiver) -> f64 {
     let mut runs: Vec<Run> = (0..RUNS).map(|_| run(receiver)).collect();
     runs.sort_by(|a, b| a.rate().total_cmp(&b.rate()));
@@ -76,7 +76,7 @@ impl Run {
         self.taken as f64 / MEASURED.as_secs_f64()
     }
 
-    /// `span` a taken update, in ns.
+    /// `span` per received update, in ns.
     fn each(&self, span: Span) -> f64 {
         span.as_nanos() as f64 / self.taken as f64
     }
@@ -139,7 +139,7 @@ fn take_in_bare(socket: &BatchSocket, mut meter: Meter) -> (u64, Cpu) {
     }
 }
 
-/// Counts what comes within a window of time, on the thread that takes it in.
+/// Counts the updates that arrive within a window of time, on the receiving thread.
 pub(crate) struct Meter {
     from: Time,
     until: Time,
@@ -159,7 +159,7 @@ impl Meter {
         }
     }
 
-    /// Updates, and the thread's CPU time for them.
+    /// The number of updates, and the thread's CPU time for them.
     pub(crate) fn finish(self) -> (u64, Cpu) {
         let (after, before) = (Cpu::of_this_thread(), self.cpu_before.expect("updates came"));
         let cpu = Cpu { user: after.user - before.user, system: after.system - before.system };

@@ -14,10 +14,10 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 /// The payload of all updates here.
 pub(crate) const PAYLOAD: [u8; 64] = [0xA5; 64];
 
-/// Packets between two looks at the acks.
+/// Packets sent between two reads of acks.
 const PACKETS_A_LOOK: usize = 16;
 
-/// Sends updates of 64 bytes without regard to what becomes of them, and reads their acks.
+/// Sends updates of 64 bytes regardless of losses, and reads their acks.
 pub(crate) struct Blaster {
     clock: Clock,
     monitor: SocketAddr,
@@ -60,7 +60,7 @@ impl Blaster {
         self.next_seq = source.counters().sent;
     }
 
-    /// Sends until `end`; gives how many updates the kernel took.
+    /// Sends until `end`; returns the number of updates that the kernel accepted.
     pub(crate) fn blast(&mut self, end: Time) -> u64 {
         let mut packet = vec![0; self.updates_a_packet * (Update::HEADER_LEN + PAYLOAD.len())];
         let mut sent = 0;
@@ -80,7 +80,7 @@ impl Blaster {
         }
     }
 
-    /// Fills a packet with updates; gives the length of one.
+    /// Fills a packet with updates; returns the length of one.
     fn write(&mut self, now: Time, packet: &mut [u8]) -> usize {
         let len = packet.len() / self.updates_a_packet;
         for datagram in packet.chunks_exact_mut(len) {
@@ -88,7 +88,7 @@ impl Blaster {
                 session: self.session,
                 seq: self.next_seq,
                 sent_at: now,
-                // One process, one clock: the monitor's is not ahead.
+                // Source and monitor share one clock, so the offset is 0.
                 clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
                 wants_ack: true,
                 wants_return: false,
@@ -113,20 +113,20 @@ impl BatchSocket {
     pub(crate) fn bind() -> Self {
         let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let state = UdpSocketState::new(UdpSockRef::from(&udp)).unwrap();
-        // As much as the monitor's.
+        // As large as the monitor's.
         state.set_recv_buffer_size(UdpSockRef::from(&udp), 4 << 20).unwrap();
         state.set_send_buffer_size(UdpSockRef::from(&udp), 4 << 20).unwrap();
         Self { udp, state }
     }
 
-    /// Whether the kernel took it.
+    /// Sends `contents`; whether the kernel accepted it.
     pub(crate) fn send(&self, destination: SocketAddr, contents: &[u8], segment: usize) -> bool {
         let segment_size = (segment < contents.len()).then_some(segment);
         let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip: None };
         self.state.try_send(UdpSockRef::from(&self.udp), &transmit).is_ok()
     }
 
-    /// Takes in what there is, at most one batch; gives the number of datagrams.
+    /// Receives the queued datagrams, at most one batch; returns their number.
     pub(crate) fn receive(&self, into: &mut Batches) -> usize {
         let mut slices = into.buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));
         match self.state.recv(UdpSockRef::from(&self.udp), &mut slices, &mut into.metas) {

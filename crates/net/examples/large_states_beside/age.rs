@@ -1,4 +1,4 @@
-//! The age at the receiver, measured in the same manner for all.
+//! The age at the receiver, measured in the same way for all contenders.
 
 use freshline_core::age::AgeSummary;
 
@@ -6,7 +6,7 @@ use freshline_core::age::AgeSummary;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Age {
     pub(crate) mean: f64,
-    /// Not exceeded during 99 % of the time.
+    /// The age that is not exceeded for 99 % of the time.
     pub(crate) p99: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The two ends of a QUIC connection, which know the time only as it is given to them.
+//! The two ends of a QUIC connection. The caller passes the time to them.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -16,10 +16,10 @@ use noq_proto::{
 
 use crate::watched::{Factory, Seen, WatchedFactory};
 
-/// What UDP over IPv4 leaves of 1500 bytes, less 20 as quinn's default search for the MTU does.
+/// The UDP payload over IPv4 at an MTU of 1500 bytes, less 20, the upper bound of quinn's default MTU discovery.
 pub(crate) const MTU: u16 = 1452;
 
-/// Streams that the receiver holds at once; more than a path of the grid has in flight.
+/// The maximum number of concurrent streams; more than any path of the grid has in flight.
 const STREAMS: u32 = 1 << 16;
 
 /// One end.
@@ -34,7 +34,7 @@ pub(crate) struct End {
     pub(crate) events: VecDeque<StreamEvent>,
 }
 
-/// The certificate of a receiver and its key, in DER; the sender trusts it.
+/// The receiver's certificate, which the sender trusts, and its key, in DER.
 pub(crate) struct Certified {
     pub(crate) certificate: Vec<u8>,
     pub(crate) key: Vec<u8>,
@@ -49,13 +49,13 @@ impl Certified {
     }
 }
 
-/// What the certificate is for.
+/// The server name in the certificate.
 const NAME: &str = "localhost";
 
-/// The addresses that sender and receiver know of themselves, whatever carries their datagrams.
+/// The addresses of sender and receiver in the protocol, whatever carries their datagrams.
 const ADDRESSES: [([u8; 4], u16); 2] = [([10, 0, 0, 1], 4433), ([10, 0, 0, 2], 4433)];
 
-/// The end that sends states, which has dialled, and what its congestion control sees.
+/// The end that sends states, which opens the connection, and the values that its congestion controller records.
 pub(crate) fn sender(control: Factory, certificate: &[u8], now: Instant) -> (End, Arc<Seen>) {
     let mut roots = RootCertStore::empty();
     roots.add(certificate.to_vec().into()).expect("it is a certificate");
@@ -81,14 +81,14 @@ pub(crate) fn receiver(certified: &Certified) -> End {
     End::new(endpoint, None, ADDRESSES[0].into(), Direction::Reverse)
 }
 
-/// The same draws in each run.
+/// Fixed seeds, so that each run draws the same random numbers.
 fn endpoint_config(seed: u8) -> Arc<EndpointConfig> {
     let mut config = EndpointConfig::default();
     config.rng_seed(Some([seed; 32]));
     Arc::new(config)
 }
 
-/// Flow control that limits nothing, no GSO, full packets from the start; all else by default, pacing too.
+/// Unlimited flow control, no GSO, full packets from the start; everything else is default, including pacing.
 fn transport() -> TransportConfig {
     let mut config = TransportConfig::default();
     config
@@ -118,7 +118,7 @@ impl End {
         self.link.as_mut().map(|(_, connection)| connection)
     }
 
-    /// Takes a datagram of the peer.
+    /// Handles a datagram from the peer.
     pub(crate) fn handle(&mut self, now: Instant, datagram: &[u8]) {
         let path = FourTuple::from_remote(self.peer);
         let mut answer = Vec::new();
@@ -141,7 +141,7 @@ impl End {
         self.link.as_ref().and_then(|(_, connection)| connection.poll_timeout())
     }
 
-    /// Acts on the passage of time; whether anything was due.
+    /// Runs the timers that are due; whether there were any.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> bool {
         let is_due = self.poll_timeout().is_some_and(|at| at <= now);
         if let Some(connection) = self.connection().filter(|_| is_due) {
@@ -151,7 +151,7 @@ impl End {
         is_due
     }
 
-    /// Whether there is another datagram to send, in `datagram` then.
+    /// Writes the next datagram to send, if any, to `datagram`; whether there is one.
     pub(crate) fn poll_transmit(&mut self, now: Instant) -> bool {
         self.datagram.clear();
         let Some((_, connection)) = &mut self.link else { return false };

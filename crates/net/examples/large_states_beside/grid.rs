@@ -5,11 +5,11 @@ use freshline_lab::scenario::Change;
 use freshline_lab::world::Sizes;
 use toml::{Table, Value};
 
-/// Bytes of a state.
+/// Sizes of states, in bytes.
 const SIZES: [u64; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
-/// In Mbit/s.
+/// Bottleneck rates, in Mbit/s.
 const RATES: [u64; 3] = [1, 10, 100];
-/// In ms.
+/// Base RTTs, in ms.
 const ROUND_TRIPS: [u64; 3] = [10, 50, 200];
 const LOSSES: [Loss; 7] = [
     Loss { percent: 0, burst: 0 },
@@ -21,13 +21,13 @@ const LOSSES: [Loss; 7] = [
     Loss { percent: 20, burst: 5 },
 ];
 
-/// State in an update, as in the other scenarios of large states.
+/// Bytes of state in an update, as in the other scenarios of large states.
 const PAYLOAD: u64 = 1024;
-/// A full packet.
+/// The length of a full packet, in bytes.
 const PACKET: u64 = 1500;
 
-/// Measured are at least this many states at the path's rate, this many round trips, and this long; half as
-/// much is left out before.
+/// The minimum duration of a measurement: this many states at the path's rate, this many round trips, and
+/// this long. The warm-up is half as long.
 const STATES: u64 = 60;
 const MEASURED_ROUND_TRIPS: u64 = 100;
 const MEASURED: Span = Span::from_secs(10);
@@ -36,7 +36,7 @@ const MEASURED: Span = Span::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Loss {
     pub(crate) percent: u32,
-    /// The mean burst, in packets (Gilbert-Elliott); 0 for independent losses.
+    /// The mean length of a loss burst, in packets (Gilbert-Elliott); 0 for independent losses.
     pub(crate) burst: u32,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Loss {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Path {
     pub(crate) loss: Loss,
-    /// Bytes of a state.
+    /// The size of a state, in bytes.
     pub(crate) size: u64,
     /// In Mbit/s.
     pub(crate) rate: u64,
@@ -70,7 +70,7 @@ pub(crate) fn half(wanted: usize) -> Vec<Path> {
 }
 
 impl Path {
-    /// For how long the path is busy with a state, in s, without headers.
+    /// The transmission time of a state, in s, without headers.
     pub(crate) fn state_time(&self) -> f64 {
         self.size as f64 * 8.0 / (self.rate as f64 * 1e6)
     }
@@ -84,19 +84,19 @@ impl Path {
         self.measured().mul_f64(0.5)
     }
 
-    /// The queue of each direction: 100 packets, or the bandwidth-delay product if that is more.
+    /// The queue limit of each direction: 100 packets, or the bandwidth-delay product if that is more.
     fn queue(&self) -> u64 {
         let product = self.rate * 1_000_000 / 8 * self.round_trip / 1_000;
         product.div_ceil(PACKET).max(100)
     }
 
-    /// The updates that the path carries, 1/s.
+    /// The path's capacity in updates per second.
     fn capacity(&self) -> f64 {
         let sizes = Sizes::of_our_protocol(Bytes::new(self.size.min(PAYLOAD)));
         self.rate as f64 * 1e6 / (8 * (sizes.payload + sizes.overhead).get()) as f64
     }
 
-    /// What makes `scenarios/large/path.toml` this path.
+    /// The changes that turn `scenarios/large/path.toml` into this path.
     pub(crate) fn changes(&self) -> Vec<Change> {
         let text = |text: String| Value::String(text);
         let span = |span: Span| text(format!("{}us", span.as_micros()));

@@ -1,4 +1,4 @@
-//! The runs that the lab makes by itself: our source, the best fixed rate, and one TCP stream.
+//! The runs of the lab's own models: our source, the best fixed rate, and one TCP stream.
 
 use freshline_core::unit::Time;
 use freshline_lab::contest::{Entry, contest};
@@ -29,7 +29,7 @@ fn age(entry: &Entry) -> Age {
     Age { mean: entry.age_mean, p99: entry.age_p99 }
 }
 
-/// Runs one TCP stream whose application writes the newest state as soon as the one before has left.
+/// Runs one TCP stream whose application writes the newest state as soon as the previous one has left.
 pub(crate) fn tcp(path: &Path) -> Age {
     let mut changes = path.changes();
     let count =

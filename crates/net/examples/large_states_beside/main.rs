@@ -1,5 +1,5 @@
-//! Large states beside TCP and QUIC: ages of states of 100 B to 1 MB over a grid of paths, in virtual time and
-//! over sockets.
+//! Large states compared with TCP and QUIC: ages of states of 100 B to 1 MB over a grid of paths, in virtual time
+//! and over sockets.
 //!
 //! ```text
 //! cargo run --release -p freshline-net --example large_states_beside training
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! `training` and `held-out` are the halves of a chequerboard of 315 paths; `--sample N` takes N paths of a
-//! half. Each path has a line: the ages of our source under two laws, of one TCP stream, of QUIC with a
-//! stream per state, and of the best fixed rate. Then follow the bounds that the law is held to.
+//! half. The output has one line per path: the ages of our source under two laws, of one TCP stream, of QUIC
+//! with a stream per state, and of the best fixed rate. A table of the bounds on the law's age follows.
 //! `sockets` measures 12 of the paths in real time too: our source and monitor, the kernel's CUBIC and QUIC, over
 //! the path emulator (see [`sockets`]). It needs root and /dev/net/tun; without them it prints `skipped: needs …`.
 //! `docs/large-states.md` has the results.
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         ["training", "--sample", count] => (0, Some(count)),
         ["held-out", "--sample", count] => (1, Some(count)),
         ["sockets", ref numbers @ ..] => return sockets::compare(numbers),
-        // The process behind the path, which the one above starts.
+        // The process behind the path, which `sockets` starts.
         ["send", ref how @ ..] => return sockets::send(how),
         _ => {
             eprintln!(
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         .with_max_len(1)
         .map(|path| {
             let point = Point::measure(path);
-            // As soon as it is known: a half takes its time.
+            // Printed at once, because a half takes long.
             println!("{}", point.line());
             point
         })
@@ -88,8 +88,8 @@ mod tests {
     fn quic_over_a_clean_path_has_the_age_of_its_transmission_and_at_most_the_queue() {
         // Seven packets with at least 28 bytes of UDP over IPv4 each.
         let state = (10e3 + 7.0 * 28.0) * 8.0 / 10e6;
-        // Sampled as its first packet leaves, a state is complete one state and the delay later, and the
-        // next one as much later again.
+        // A state is sampled when its first packet leaves. It is complete after its transmission time and the
+        // delay, and the next one after another transmission time.
         let lower = 0.025 + 1.5 * state;
         let queue = 100.0 * 1500.0 * 8.0 / 10e6;
         for control in [Control::Cubic, Control::Bbr] {

@@ -51,7 +51,7 @@ pub(crate) fn run(path: &Path, control: Control, resets: Resets) -> Age {
 
 struct Run {
     world: World,
-    /// What time zero is to the connection.
+    /// The connection's time at the world's time zero.
     base: Instant,
     sender: End,
     seen: Arc<Seen>,

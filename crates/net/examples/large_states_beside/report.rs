@@ -6,7 +6,7 @@ use crate::lab::{self, Ours};
 use crate::quic::{self, Control};
 use crate::streams::Resets;
 
-/// The worst paths that a bound lists.
+/// The maximum number of paths listed per bound, the worst first.
 const LISTED: usize = 12;
 
 /// A path with all ages.
@@ -14,9 +14,9 @@ pub(crate) struct Point {
     path: Path,
     pub(crate) ours: Ours,
     pub(crate) tcp: Age,
-    /// With CUBIC and with BBR; of both rules of resets the one with the lower mean age.
+    /// With CUBIC and with BBR, each under the reset rule with the lower mean age.
     pub(crate) quic: [Age; 2],
-    /// Whether that is [`Resets::AtOnce`].
+    /// Whether that rule is [`Resets::AtOnce`].
     pub(crate) at_once: [bool; 2],
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn print_head() {
 /// A bound on the mean age of our source relative to another age.
 struct Bound {
     name: &'static str,
-    /// The ratio; `None` where the bound says nothing.
+    /// The ratio; `None` where the bound does not apply.
     ratio: fn(&Point, Age) -> Option<f64>,
     /// Whether the ratio may be equal to the limit.
     limit: Limit,
@@ -154,7 +154,7 @@ const BOUNDS: [Bound; 7] = [
     },
 ];
 
-/// How many paths meet each bound with either law, and the worst ones with `tenth`.
+/// Prints the number of paths that meet each bound with either law, and the worst paths with `tenth`.
 pub(crate) fn print_summary(points: &[Point]) {
     println!("\n{} paths\n", points.len());
     println!("| bound on the age | tenth | acp+d | of paths | worst ratio of tenth |");

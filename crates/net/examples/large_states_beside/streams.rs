@@ -1,7 +1,7 @@
 //! States over QUIC, one stream each: the applications at both ends, in virtual time and over sockets.
 //!
-//! The application begins a state as soon as all of the one before has left for the first time and the
-//! window has room, and samples it when its first packet leaves.
+//! The application begins a state as soon as all of the previous one has been sent for the first time and
+//! the window has room. It samples the state when its first packet leaves.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -15,10 +15,11 @@ use crate::watched::Seen;
 /// Which streams of older states are reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resets {
-    /// All, when a newer state begins: what is lost of a state is never sent again after its end.
+    /// All older streams, when a newer state begins: lost packets of a state are not retransmitted after its
+    /// end.
     AtOnce,
-    /// Those older than one that has been acknowledged whole, and those older than the former one when a
-    /// newer state begins.
+    /// Streams older than a completely acknowledged one, and, when a newer state begins, streams older than
+    /// the previous one.
     BehindTwo,
 }
 
@@ -26,11 +27,11 @@ pub(crate) enum Resets {
 pub(crate) struct Writer {
     resets: Resets,
     state: Vec<u8>,
-    /// Streams that are neither reset nor acknowledged whole, from the oldest on.
+    /// Streams that are neither reset nor completely acknowledged, the oldest first.
     open: VecDeque<StreamId>,
     /// When each state was sampled, by the number of its stream.
     sampled_at: Vec<Time>,
-    /// The newest state has not begun to leave.
+    /// Whether no packet of the newest state has left.
     is_unsampled: bool,
 }
 
@@ -45,8 +46,8 @@ impl Writer {
         &self.sampled_at
     }
 
-    /// Sends what may leave now, further states included: `send` carries the datagram of the end, and
-    /// `clock` has the time in which states are sampled.
+    /// Sends all datagrams that may leave now, including those of further states. `send` transmits the
+    /// datagram of the end, and `clock` gives the sampling times of states.
     pub(crate) fn fill(
         &mut self,
         end: &mut End,
@@ -67,7 +68,7 @@ impl Writer {
         }
     }
 
-    /// Begins a state if all before has left and the next packet may leave; whether it has.
+    /// Begins a state if all previous ones have left and the next packet may leave; whether it did.
     fn begin_if_idle(&mut self, end: &mut End, seen: &Seen) -> bool {
         let Some(connection) = end.connection() else { return false };
         let window =
@@ -85,7 +86,7 @@ impl Writer {
         self.reset(end, surplus);
         let Some(connection) = end.connection() else { return false };
         let mut stream = connection.send_stream(id);
-        // Lost parts of an older state go first; the priority falls with the number.
+        // Lost parts of older states go first: the priority decreases with the number.
         let priority = i32::try_from(id.index()).map_or(i32::MIN, |index| -index);
         stream.set_priority(priority).expect("the stream is open");
         let written = stream.write(&self.state).expect("flow control limits nothing");
@@ -118,7 +119,7 @@ impl Writer {
     fn reset(&mut self, end: &mut End, count: usize) {
         let Some(connection) = end.connection() else { return };
         for id in self.open.drain(..count) {
-            // A stream that has been acknowledged since is closed.
+            // A stream that has been acknowledged in the meantime is closed.
             let _ = connection.send_stream(id).reset(VarInt::from_u32(0));
         }
     }

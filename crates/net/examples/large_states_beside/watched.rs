@@ -1,5 +1,5 @@
-//! A congestion control with what its connection does not say: the bytes in flight, and whether the last
-//! attempt to send was held back by the window or by the pacer.
+//! A wrapper of a congestion controller that records values that the connection does not expose: the bytes
+//! in flight, and whether the window or the pacer blocked the last attempt to send.
 
 use std::any::Any;
 use std::fmt;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use noq_proto::RttEstimator;
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 
-/// Makes congestion controls.
+/// Makes congestion controllers.
 pub(crate) type Factory = Arc<dyn ControllerFactory + Send + Sync>;
 
-/// What a [`Watched`] control has seen.
+/// The values that a [`Watched`] controller records.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     in_flight: AtomicU64,
@@ -29,7 +29,7 @@ impl Seen {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// An attempt to send begins.
+    /// Begins an attempt to send.
     pub(crate) fn begin_attempt(&self) {
         self.is_window_full.store(false, Ordering::Relaxed);
         self.readings.store(0, Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl Seen {
     }
 }
 
-/// Makes controls of `inner` that note what they see.
+/// Makes controllers of `inner` that record their inputs.
 pub(crate) struct WatchedFactory {
     pub(crate) inner: Factory,
     pub(crate) seen: Arc<Seen>,

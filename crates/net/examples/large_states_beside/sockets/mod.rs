@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The path is that of `freshline emulate run`, with the conditions of the lab's run. Both processes read
-//! `CLOCK_MONOTONIC`, so that ages are exact. A state counts from when its sender has sampled it until the
-//! receiver has all of it.
+//! `CLOCK_MONOTONIC`, so that ages are exact. The delay of a state is the time from its sampling by the
+//! sender until the receiver has all of it.
 
 mod receive;
 mod send;
@@ -37,7 +37,7 @@ pub(crate) use send::main as send;
 
 use receive::{Complete, Receiver};
 
-/// What the processes may say of a failure.
+/// An error of either process.
 type Failure = Box<dyn Error + Send + Sync>;
 
 /// Paths of the training half: each size, rate and round trip, without losses and with 5 %.
@@ -60,7 +60,7 @@ const fn path(size: u64, rate: u64, round_trip: u64, percent: u32, burst: u32) -
     Path { loss: Loss { percent, burst }, size, rate, round_trip }
 }
 
-/// What sends the states.
+/// The protocol that sends the states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contender {
     /// Our source with `tenth`, to our monitor.
@@ -101,7 +101,7 @@ struct Arrival {
     sampled_at: Time,
 }
 
-/// When a run begins, what is left out, and its end.
+/// The beginning of a run, the end of its warm-up, and its end.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     begin: Time,
@@ -131,18 +131,18 @@ impl Window {
     }
 }
 
-/// The age of a run, and by how much the emulator was late for a packet in a hundred.
+/// The age of a run, and the 99th percentile of the emulator's lateness.
 #[derive(Debug, Clone, Copy)]
 struct Measured {
     age: Age,
     late_ms: f64,
 }
 
-/// A run over another path than intended is made again: an emulator on a busy machine is late.
+/// The maximum lateness of the emulator in ms. A run with more, on a busy machine, is repeated.
 const TIMELY_MS: f64 = 1.0;
 const TRIES: usize = 3;
 
-/// Runs the paths with these numbers, from 1 on, or all, and prints a line for each.
+/// Runs the paths with these numbers (the first is 1), or all of them, and prints a line for each.
 pub(crate) fn compare(numbers: &[&str]) -> ExitCode {
     let known = |number: &&str| number.parse().ok().filter(|it| (1..=PATHS.len()).contains(it));
     let Some(chosen) = numbers.iter().map(known).collect::<Option<Vec<_>>>() else {
@@ -150,7 +150,7 @@ pub(crate) fn compare(numbers: &[&str]) -> ExitCode {
         return ExitCode::from(2);
     };
     let chosen = if chosen.is_empty() { (1..=PATHS.len()).collect() } else { chosen };
-    // Before anything runs for long.
+    // Fails early, before the long runs.
     if let Err(error) = sandbox(&PATHS[0]) {
         return match error {
             RunError::NeedsRoot | RunError::NeedsTun => {
@@ -216,7 +216,7 @@ fn line(index: usize, lab: &Point) -> Result<String, Failure> {
     ))
 }
 
-/// The least late of up to [`TRIES`] runs.
+/// The run with the minimum lateness of up to [`TRIES`] runs.
 fn timely(index: usize, contender: Contender) -> Result<Measured, Failure> {
     let mut best = measure(index, contender)?;
     for _ in 1..TRIES {
@@ -231,7 +231,7 @@ fn timely(index: usize, contender: Contender) -> Result<Measured, Failure> {
     Ok(best)
 }
 
-/// The run of the lab for sockets.
+/// The lab's run, converted for sockets.
 fn emulated(path: &Path) -> Emulated {
     let scenario = Scenario::parse_with(SCENARIO, &path.changes()).expect("the scenario is legal");
     scenario.emulated(0).expect("the scenario runs over sockets")
@@ -267,7 +267,7 @@ fn measure(index: usize, contender: Contender) -> Result<Measured, Failure> {
     Ok(Measured { age, late_ms })
 }
 
-/// The states with the times at which they were sampled, which a sender of numbered ones has written down.
+/// The states with their sampling times, which the sender of numbered states has written to a file.
 fn arrivals(
     contender: Contender,
     complete: Vec<Complete>,
@@ -311,7 +311,7 @@ mod tests {
     fn an_age_counts_from_the_end_of_the_warm_up_to_the_end_of_the_run() {
         let window = Window { begin: at(0), from: at(10_000), until: at(20_000) };
         assert!((window.age(&[]).mean - 15.0).abs() < 1e-6, "{:?}", window.age(&[]));
-        // A state per second that is half a second old when it arrives, and then one after the end.
+        // One state per second with an age of half a second on arrival, and then one after the end.
         let arrival =
             |second: u64| Arrival { at: at(1_000 * second), sampled_at: at(1_000 * second - 500) };
         let arrivals: Vec<_> = (1..=25).map(arrival).collect();
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// States of the path number 3 for 3 s, without a path.
+    /// States of path number 3 for 3 s, over the loopback.
     fn over_loopback(contender: Contender) -> Result<Vec<Arrival>, Failure> {
         let folder = tempfile::tempdir()?;
         let certified = Certified::new();

@@ -1,4 +1,4 @@
-//! The end of the path at which states arrive.
+//! The receiving end of the path.
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -22,26 +22,26 @@ use super::{Arrival, Contender, Failure, now};
 use crate::ends::{self, Certified};
 use crate::streams::read;
 
-/// The bytes with which a state of ours or of TCP begins: when it was sampled.
+/// The length of the sampling time at the beginning of each of our states and of TCP's, in bytes.
 pub(super) const STAMP: usize = 8;
 
-/// Room for a datagram, or for what is read of a stream at once.
+/// The size of a buffer for a datagram, or for one read from a stream.
 pub(super) const BUFFER: usize = 65_536;
 
-/// Receive buffers that limit nothing here, in bytes.
+/// The size of receive buffers in bytes, large enough never to limit a sender here.
 const ROOM: usize = 32 << 20;
 
-/// Datagrams that are handled before the end acts on them: an ack is not to wait for all that come.
+/// The maximum number of datagrams that are handled before acks are sent, so that acks are not delayed.
 const BATCH: usize = 16;
 
-/// A state that is complete.
+/// A complete state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Complete {
     at: Time,
     state: State,
 }
 
-/// What a state says of itself.
+/// The identification that a state carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     SampledAt(Time),
@@ -50,7 +50,7 @@ enum State {
 }
 
 impl Complete {
-    /// `sampled` has the times of numbered states; `None` for a state that was never begun.
+    /// `sampled` holds the sampling times of numbered states; `None` for a state that was never begun.
     pub(super) fn arrival(self, sampled: &[Time]) -> Option<Arrival> {
         let sampled_at = match self.state {
             State::SampledAt(at) => at,
@@ -65,7 +65,7 @@ pub(super) fn time(stamp: [u8; STAMP]) -> Time {
     Time::ZERO + Span::from_nanos(u64::from_be_bytes(stamp))
 }
 
-/// Waits until the socket is ready; `false` if it is not by `until`, or a signal has come.
+/// Waits until the socket is ready; `false` if it is not ready by `until`, or a signal has arrived.
 pub(super) fn wait(socket: &impl AsFd, ready: PollFlags, until: Time) -> io::Result<bool> {
     let mut sockets = [PollFd::new(socket.as_fd(), ready)];
     let left = TimeSpec::from_duration(until.since(now()).into());
@@ -75,7 +75,7 @@ pub(super) fn wait(socket: &impl AsFd, ready: PollFlags, until: Time) -> io::Res
     }
 }
 
-/// What a contender's states arrive at.
+/// The receiver of a contender's states.
 pub(super) enum Receiver {
     Ours(Box<Monitor>),
     Tcp(TcpListener, usize),
@@ -117,7 +117,7 @@ impl Receiver {
         })
     }
 
-    /// All states that are complete by `until`, in their order.
+    /// Receives until `until`; returns all complete states in order.
     pub(super) fn run(self, certified: &Certified, until: Time) -> Result<Vec<Complete>, Failure> {
         match self {
             Self::Ours(monitor) => ours(*monitor, until),
@@ -127,7 +127,7 @@ impl Receiver {
     }
 }
 
-/// Beyond the system's limit where this process may.
+/// Sets the receive buffer to [`ROOM`], beyond the system's limit if this process is allowed to.
 fn give_room(socket: &impl AsFd) -> io::Result<()> {
     if setsockopt(socket, sockopt::RcvBufForce, &ROOM).is_err() {
         SockRef::from(socket).set_recv_buffer_size(ROOM)?;
@@ -167,7 +167,7 @@ fn tcp(listener: &TcpListener, size: usize, until: Time) -> io::Result<Vec<Compl
     let mut blocks = Blocks::new(size);
     while wait(&stream, PollFlags::POLLIN, until)? {
         match stream.read(&mut buffer) {
-            // The sender is gone.
+            // The sender has closed the connection.
             Ok(0) | Err(_) => break,
             Ok(len) => {
                 let at = now();
@@ -183,7 +183,7 @@ fn tcp(listener: &TcpListener, size: usize, until: Time) -> io::Result<Vec<Compl
 /// States of one length that follow each other in a stream.
 struct Blocks {
     size: usize,
-    /// What of the present one has come.
+    /// The received bytes of the current state.
     len: usize,
     stamp: [u8; STAMP],
 }
@@ -228,7 +228,7 @@ fn quic(socket: &UdpSocket, certified: &Certified, until: Time) -> io::Result<Ve
         read(&mut end, |number| complete.push(Complete { at, state: State::Number(number) }));
         while end.poll_transmit(Instant::now()) {
             if let Some(peer) = peer {
-                // A datagram that the system refuses is lost.
+                // A datagram that the kernel refuses is lost.
                 let _ = socket.send_to(&end.datagram, peer);
             }
         }
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Wherever the stream is cut, each state is complete with its last byte, and has its own stamp.
+        /// However the stream is split, each state is complete with its last byte, and has its own stamp.
         #[test]
         fn a_stream_has_the_same_states_wherever_it_is_cut(
             size in STAMP..40,

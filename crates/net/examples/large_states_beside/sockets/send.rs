@@ -1,4 +1,4 @@
-//! The process that sends, behind the path.
+//! The sending process, behind the path.
 
 use std::fs;
 use std::io::{self, Write};
@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<(), Failure> {
     }
 }
 
-/// A state that begins with the time at which it was sampled.
+/// A state that begins with its sampling time.
 struct Stamped {
     size: usize,
 }
@@ -77,7 +77,7 @@ impl Sampler for Stamped {
     }
 }
 
-/// The time now, as a state carries it.
+/// The current time, encoded as in a state.
 fn stamp() -> [u8; STAMP] {
     now().since(Time::ZERO).as_nanos().to_be_bytes()
 }
@@ -102,7 +102,7 @@ fn ours(run: Emulated, to: SocketAddr, until: Time) -> Result<(), Failure> {
 
 const GONE: [io::ErrorKind; 2] = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
 
-/// One stream; the next state is written when all of the one before has been sent for the first time.
+/// One stream; the next state is written when all of the previous one has been sent for the first time.
 fn tcp(size: usize, to: SocketAddr, until: Time) -> io::Result<()> {
     let mut stream = TcpStream::connect(to)?;
     stream.set_nodelay(true)?;
@@ -126,7 +126,7 @@ fn tcp(size: usize, to: SocketAddr, until: Time) -> io::Result<()> {
                         return Ok(());
                     }
                 }
-                // The receiver has ended, at the same time.
+                // The receiver ends at the same time.
                 Err(error) if GONE.contains(&error.kind()) => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -150,7 +150,7 @@ fn quic(
     let mut writer = Writer::new(resets, vec![0; size]);
     let mut buffer = vec![0; BUFFER];
     while now() < until {
-        // A datagram that the system refuses is lost.
+        // A datagram that the kernel refuses is lost.
         writer.fill(&mut end, &seen, Instant::now(), now, |end| {
             let _ = socket.send(&end.datagram);
         });
@@ -166,13 +166,13 @@ fn quic(
     Ok(())
 }
 
-/// When a connection wants to act, at the latest `until`.
+/// The time of a connection's next timer, at the latest `until`.
 pub(super) fn due(timeout: Option<Instant>, until: Time) -> Time {
     let left = timeout.map(|at| at.saturating_duration_since(Instant::now()));
     left.map_or(until, |left: Duration| until.min(now() + left.into()))
 }
 
-/// When the states of [`quic`] were sampled, by number.
+/// The sampling times of the states of [`quic`], by number.
 pub(super) fn sampled(folder: &File) -> Result<Vec<Time>, Failure> {
     let bytes = fs::read(folder.join(SAMPLED))?;
     let (words, _) = bytes.as_chunks::<STAMP>();
