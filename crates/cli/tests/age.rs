@@ -77,7 +77,7 @@ fn capture() -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-/// What `freshline age` makes of a file with these bytes.
+/// The output of `freshline age` for a file with these bytes.
 fn age(bytes: &[u8], args: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("capture.pcap");

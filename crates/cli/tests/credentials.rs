@@ -1,4 +1,5 @@
-//! Who may open sessions: credentials, their reload and revocation, and the names of certificates.
+//! The right to open sessions: credentials, their reload and revocation, and the names of
+//! certificates.
 
 #[path = "common/lines.rs"]
 mod lines;

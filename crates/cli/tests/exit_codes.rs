@@ -27,8 +27,8 @@ fn silent() -> (UdpSocket, String) {
     (socket, address)
 }
 
-/// Runs a command until it has printed one of these on standard error, and interrupts it then; gives
-/// its exit code and what it said. A busy machine may take its time.
+/// Runs a command until it has printed one of these on standard error, and interrupts it then;
+/// returns its exit code and its text. A busy machine may take its time.
 fn run_until(args: &[&str], signs: &[&str]) -> (Option<i32>, String) {
     let child = freshline(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut process = Process(child.expect("it runs"));

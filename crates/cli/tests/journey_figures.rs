@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// What the script did.
+/// The script's exit code and output.
 struct Done {
     code: Option<i32>,
     out: String,

@@ -1,6 +1,6 @@
-//! The lab as a page: it computes what this machine computes, and works in a browser.
+//! The lab as a page: its results equal those of this machine, and it works in a browser.
 //!
-//! `make lab-page` builds what these tests need.
+//! `make lab-page` builds the files that these tests need.
 #![cfg(feature = "lab")]
 
 #[path = "common/pages.rs"]

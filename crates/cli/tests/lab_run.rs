@@ -30,7 +30,7 @@ path = ["nic", "uplink"]
 tcp = { control = "cubic" }
 "#;
 
-/// A folder with a scenario in it, and what the program makes of it there.
+/// A folder with a scenario in it, in which the program runs.
 struct Bench(TempDir);
 
 impl Bench {
@@ -56,7 +56,7 @@ impl Bench {
         serde_json::from_str(&self.succeeds(args)).expect("one JSON document")
     }
 
-    /// What is said of a run that cannot be understood, on one line.
+    /// The error of a run with invalid input, on one line.
     fn is_refused(&self, args: &[&str]) -> String {
         let done = self.lab(args);
         assert_eq!(done.status.code(), Some(2), "{args:?}");
@@ -80,7 +80,7 @@ fn assert_says(said: &str, parts: &[&str]) {
     }
 }
 
-/// What is said of [`SCENARIO`] with `good` replaced.
+/// The error for [`SCENARIO`] with `good` replaced by `bad`.
 fn said_of(good: &str, bad: &str) -> String {
     assert!(SCENARIO.contains(good));
     Bench::with(&SCENARIO.replacen(good, bad, 1)).is_refused(&["run", "s.toml"])

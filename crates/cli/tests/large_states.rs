@@ -65,7 +65,7 @@ impl Monitor {
         if scheme == "quic" {
             url = format!("{url} --pin {}", says(&said, "fingerprint "));
         }
-        // What else it prints is read, so that it never waits for a reader.
+        // The rest of its output is read, so that it never blocks on a full pipe.
         std::thread::spawn(move || said.iter().count());
         Self { _process: process, frames, url, _state: state }
     }

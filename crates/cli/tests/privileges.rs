@@ -1,4 +1,4 @@
-//! What long-running commands keep of root's privileges once they are set up, and that they detach and
+//! Root's privileges that long-running commands keep once they are set up, and that they detach and
 //! clean up without the others.
 
 #[path = "common/mod.rs"]

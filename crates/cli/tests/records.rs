@@ -23,7 +23,7 @@ use nix::unistd::Pid;
 use process::Process;
 use serde_json::Value;
 
-/// What holds 16 lines of 64 bytes.
+/// A buffer for 16 lines of 64 bytes.
 const BUFFER: &str = "log,kind=every,buffer=2KiB,records=-";
 
 fn refused(words: &[&str]) -> String {

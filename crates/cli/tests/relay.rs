@@ -25,7 +25,7 @@ fn freshline(words: &str) -> Command {
     command
 }
 
-/// Starts a command, and gives what it says on standard error.
+/// Starts a command, and returns its standard error.
 fn start(command: &mut Command) -> (Process, Receiver<String>) {
     let mut child = command.spawn().unwrap();
     let said = lines(child.stderr.take().unwrap());
@@ -38,7 +38,7 @@ fn says(said: &Receiver<String>, start: &str) -> String {
     loop {
         let line = said.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {start}: {all:#?}"));
         if let Some(rest) = line.strip_prefix(start) {
-            // What else it prints is read, so that it never waits for a reader.
+            // The rest of its output is read, so that it never blocks on a full pipe.
             return rest.to_owned();
         }
         all.push(line);

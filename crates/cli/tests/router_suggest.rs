@@ -1,4 +1,4 @@
-//! `freshline router suggest`: what it answers, and what it answers to wishes out of reach.
+//! `freshline router suggest`: its answers, and its answers to unreachable targets.
 
 use std::process::{Command, Output};
 

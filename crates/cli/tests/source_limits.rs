@@ -33,7 +33,7 @@ impl Monitor {
         Self { process, address }
     }
 
-    /// What a source reports at its end.
+    /// A source's final report.
     fn hear(&self, words: &str) -> Value {
         let words = format!("source udp://{} --json {words}", self.address);
         let Output { status, stdout, stderr } = freshline(&words).output().unwrap();

@@ -40,6 +40,6 @@ fn a_reader_that_does_not_read_does_not_stop_the_program() {
 
 /// Writes until the pipe is full.
 fn fill(mut writer: std::io::PipeWriter) {
-    // What a pipe holds on Linux unless a process has changed it: 64 KiB, in pages.
+    // The default capacity of a pipe on Linux: 64 KiB, in pages.
     writer.write_all(&vec![b'x'; 65_536]).expect("it fits");
 }

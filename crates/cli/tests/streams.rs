@@ -41,7 +41,7 @@ fn monitor(flags: &str) -> (Process, String) {
         let line = said.recv_timeout(PATIENCE).expect("it says where it listens");
         if let Some(url) = line.strip_prefix("listening at ") {
             let url = url.split(';').next().unwrap().to_owned();
-            // What else it says is read, so that it never waits for a reader.
+            // The rest of its output is read, so that it never blocks on a full pipe.
             std::thread::spawn(move || said.iter().count());
             return (monitor, url);
         }

@@ -74,7 +74,7 @@ fn each_topic_arrives_under_its_name() {
     }
 }
 
-/// What a page shows of a source's law and paths.
+/// The data on a source's law and paths that a page shows.
 #[test]
 fn a_source_sends_the_state_of_its_law_and_of_its_paths() {
     let (_monitor, states, url) = monitor(&[]);

@@ -1,5 +1,5 @@
-//! The training of the estimators of frames and of the locator: what it writes makes Rust say what Python
-//! says, and trained twice it is the same to the byte.
+//! The training of the estimators of frames and of the locator: with its output Rust computes the
+//! same as Python, and two trainings give the same bytes.
 
 use std::fs;
 use std::path::Path;
@@ -101,7 +101,7 @@ fn recording(file: &Path, level: u64, frames: u64) {
     fs::write(file, text).unwrap();
 }
 
-/// Trains from recordings into a folder; what it prints, or its error.
+/// Trains from recordings into a folder; returns its output, or its error.
 fn train_from(files: &[&Path], to: &Path) -> Option<Result<String, String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut python = Command::new(root.join("target/python/bin/python"));

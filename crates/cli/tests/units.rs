@@ -1,4 +1,4 @@
-//! The unit files for systemd: systemd takes them, and `freshline` takes what they run.
+//! The unit files for systemd: systemd accepts them, and `freshline` accepts their commands.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn systemd_takes_the_units() {
     assert!(done.status.success() && ours.is_empty(), "{said}");
 }
 
-/// What a unit says of drop-ins: systemd adds commands of a list to those that there are, which would
+/// The units' hints on drop-ins: systemd adds commands of a list to the existing ones, which would
 /// run first, unless an empty line comes before.
 #[test]
 fn examples_of_drop_ins_say_all_that_is_to_run_at_the_end() {

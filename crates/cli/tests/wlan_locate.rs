@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The air of a client to whom `mbps` of numbered datagrams come over `hop`, for two seconds.
+/// The air around a client that receives `mbps` of numbered datagrams over `hop`, for two seconds.
 fn air(hop: &str, mbps: f64, file: &Path) {
     const PAYLOAD: usize = 1_000;
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -78,7 +78,7 @@ fn backhaul(file: &Path) -> (f64, serde_json::Value) {
 fn the_hop_that_loses_packets_is_told_from_the_wifi() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("air.pcap");
-    // Half of what is sent fits through the hop.
+    // Half of the datagrams fit through the hop.
     air("rate=30mbit,queue=50p", 60.0, &file);
     let (part, flow) = backhaul(&file);
     assert!(part > 0.9, "{flow}");

@@ -1,5 +1,5 @@
-//! Rules decide which credential opens a session under which name, on each path anew; a change of the
-//! rules ends the sessions that they do not permit any more.
+//! Rules decide which credential opens a session under which name, separately on each path; a
+//! change of the rules ends the sessions that they do not permit any more.
 
 #[path = "common/session.rs"]
 mod driven;
@@ -33,7 +33,7 @@ fn monitor() -> Monitor<u64> {
     })
 }
 
-/// What becomes of an update of a session by a connection.
+/// The outcome of an update of a session by a connection.
 fn send(
     monitor: &mut Monitor<u64>,
     connection: u64,

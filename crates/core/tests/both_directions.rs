@@ -180,8 +180,9 @@ fn a_source_that_does_not_ask_gets_nothing() {
 
 #[test]
 fn commands_are_not_late_beside_video_at_the_capacity_of_the_other_direction() {
-    // 50 kB and 100 B over 8 Mbit/s in both directions. Parts of video leave at 0.97 of the capacity, or as
-    // the default law wants; their acks are what commands meet in the other direction.
+    // 50 kB and 100 B over 8 Mbit/s in both directions. Parts of video leave at 0.97 of the
+    // capacity, or as the default law decides; in the other direction, commands share the path with
+    // their acks.
     let rate = BitRate::from_mbps(8);
     let by_law: fn() -> Box<dyn RateLaw> =
         || LawConfig::with_defaults(LawName::AcpPlusD).expect("its bounds are fine").build();
@@ -266,13 +267,13 @@ fn acks_ride_on_the_states_that_answer_them() {
     let states = world.at_listener.states - states;
     assert_eq!(states, 1_000);
     assert!((998..=1_000).contains(&(world.at_dialer.states - commands)));
-    // Acks and commands share datagrams, but for what keeps the return session alive.
+    // Acks and commands share datagrams, except for acks that keep the return session alive.
     assert!(
         (998..=1_002).contains(&(world.back.datagrams - datagrams)),
         "{}",
         world.back.datagrams
     );
-    // Both laws hear of their updates as before: a round trip, without what acks wait.
+    // Both laws get the round trip of their updates as before, without the delay of acks.
     let trip = |source: &Source| source.counters().rtt_mean().expect("acks come").as_millis_f64();
     let key = world.listener.return_sources().next().expect("there is one");
     let back = world.listener.return_source(key).expect("it is open");

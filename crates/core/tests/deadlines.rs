@@ -1,5 +1,5 @@
-//! Maximum ages at the monitor, update by update: what is withheld, and until when; sources that leave,
-//! come back or have no name; a driver that does not poll.
+//! Maximum ages at the monitor, update by update: which states are withheld, and until when;
+//! sources that leave, come back or have no name; a driver that does not poll.
 
 use freshline_core::session::{
     Admission, Alarm, End, Monitor, MonitorEvent, MonitorParams, Secret, SourceKey,
@@ -46,7 +46,7 @@ impl Sent {
     }
 }
 
-/// What matters here of an event.
+/// The relevant part of an event.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Opened,

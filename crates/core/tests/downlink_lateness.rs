@@ -22,8 +22,8 @@ fn at(seconds: f64) -> Time {
     Time::ZERO + Span::from_secs_f64(seconds)
 }
 
-/// When a process has the processor: for `runs`, then not for `stalls`, in turn, both in ms and drawn
-/// anew each time.
+/// When a process has the processor: for `runs`, then not for `stalls`, in turn, both in ms and
+/// drawn each time.
 #[derive(Debug, Clone, Copy)]
 struct Busy {
     runs: (f64, f64),
@@ -56,7 +56,7 @@ impl Processor {
         self.until = self.from + stalls;
     }
 
-    /// When it gets to what is due at `due`; calls go forward in time.
+    /// When it handles an event that is due at `due`; successive calls must not go back in time.
     fn gets_to(&mut self, due: Time) -> Time {
         while self.until <= due {
             self.draw();
@@ -65,7 +65,7 @@ impl Processor {
     }
 }
 
-/// What lies between, and how busy the hosts are.
+/// The path, and how busy the hosts are.
 #[derive(Debug, Clone, Copy)]
 struct Setup {
     law_mbps: u64,
@@ -266,7 +266,7 @@ fn behind_a_slow_backhaul_busy_hosts_keep_the_bound_and_use_it() {
             println!("{guarded:?}, {:.2} without: {link_mbps} {queue} {seed}", alone.goodput);
             assert!(guarded.worst <= 1.1 * link_mbps, "{guarded:?}: {setup:?}");
             // A server that runs a third of the time would need three times the rate while it runs,
-            // and its limit is raised to what is safe if it runs all the time.
+            // but its limit is raised only to the rate that is safe if it runs all the time.
             let least = if server.stalls.1 > 1.0 { 0.6 } else { 0.9 };
             assert!(
                 guarded.goodput >= least * alone.goodput,

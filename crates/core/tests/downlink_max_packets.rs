@@ -1,4 +1,4 @@
-//! Nmax in a downlink's session: what a client states, and peers that do not know it.
+//! Nmax in a downlink's session: the value that a client states, and peers that do not know it.
 
 use core::num::NonZeroU16;
 
@@ -27,7 +27,7 @@ impl LevelCounter for Counter {
     fn restart(&mut self) {}
 }
 
-/// What a server knows after a report of a client, of which `len` bytes are those of its version.
+/// The server's knowledge after a client's report, of which `len` bytes are those of its version.
 fn known(stated: Option<u16>, len: usize) -> Option<u16> {
     let stated = stated.and_then(NonZeroU16::new);
     let params = ServerParams { admission: Admission::Proven, ..ServerParams::default() };

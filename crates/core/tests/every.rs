@@ -1,6 +1,6 @@
-//! Topics of records: all of them reach the application, in order and once, over losses, an
-//! outage and restarts of both ends; memory is bounded, the sender knows when there is no room, and the states
-//! beside them stay as fresh.
+//! Topics of records: all of them reach the application, in order and once, over losses, an outage
+//! and restarts of both ends; memory is bounded, the sender knows when there is no room, and the
+//! states of other topics stay as fresh.
 
 #[path = "common/session.rs"]
 mod driven;
@@ -90,8 +90,8 @@ fn each_of_a_hundred_thousand_records_arrives_once_and_in_order() {
     story(100_000);
 }
 
-/// The 95th percentile of the pose's age beside as many records as are taken, and without any; and how many
-/// bytes of records arrive per second.
+/// The 95th percentile of the pose's age with as many records as are accepted, and without any; and
+/// how many bytes of records arrive per second.
 fn beside(length: Span, setup: impl Fn() -> Setup) -> (Span, Span, f64) {
     let ages = [0, u64::MAX].map(|records| {
         let mut world = World::new(5, Setup { records, ..setup() });

@@ -1,5 +1,5 @@
-//! Records beside states that fill each datagram, records of several topics, and urgent ones without end: each
-//! has its turn.
+//! Records together with states that fill each datagram, records of several topics, and urgent ones
+//! without end: each has its turn.
 
 #[path = "common/session.rs"]
 mod driven;

@@ -1,5 +1,5 @@
-//! A monitor that answers at once, and denies with each answer what the one before has said: it sets the pace of a
-//! source neither by the copies of an update nor by acks that follow the end of the session.
+//! A monitor that answers at once, and contradicts its previous answer each time: it sets the pace
+//! of a source neither by the copies of an update nor by acks that follow the end of the session.
 
 #[path = "common/session.rs"]
 mod driven;
@@ -29,7 +29,7 @@ fn updates(paths: usize, answers: impl Fn(&Source, u64, Time) -> Vec<Vec<u8>>) -
         for (transmit, _) in left {
             count += u64::from(!transmit.is_copy);
             for answer in answers(&source, transmit.seq.expect("it is an update"), now) {
-                // What it makes of it is its own affair.
+                // The source may do with it as it likes.
                 let _ = source.handle_datagram(now, transmit.path, Datagram::marked(&answer, None));
             }
         }

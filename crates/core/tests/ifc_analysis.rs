@@ -56,7 +56,7 @@ fn only_updates_are_dropped(drop: Drop<Item>) {
     assert!(drop.packet.flow.is_some(), "{drop:?}");
 }
 
-/// What a link with a backlog of drop-averse packets delivers while each flow makes `updates`; the
+/// Deliveries of a link with a backlog of drop-averse packets while each flow makes `updates`; the
 /// packets of a fluid are left out.
 fn deliveries(
     link: &Bottleneck,
@@ -95,7 +95,7 @@ fn deliveries(
     delivered
 }
 
-/// What 3,000 updates of each flow lead to, 300 of them before the measurement.
+/// The result of 3,000 updates of each flow, of which the first 300 precede the measurement.
 fn measured(
     link: &Bottleneck,
     scheduler: SchedulerParams,
@@ -151,8 +151,8 @@ fn relative_error(predicted: f64, measured: f64) -> f64 {
     (predicted / measured - 1.0).abs()
 }
 
-/// Holds the theory against packets: the age within the part `age` of itself, what is left for
-/// drop-averse traffic within the part `throughput` of the link.
+/// Compares the theory with packets: the age must agree within the fraction `age` of itself, and
+/// the throughput left for drop-averse traffic within the fraction `throughput` of the link.
 #[track_caller]
 fn compare(link: &Bottleneck, scheduler: SchedulerParams, gamma: f64, age: f64, throughput: f64) {
     let theory = link.predict(scheduler, share(gamma)).unwrap();

@@ -20,7 +20,8 @@ trait Scheduler {
     fn begin(&mut self, at: u64) -> u64;
 }
 
-/// Lets updates begin at least `period` apart, and serves at once what it may (T_o > 0).
+/// Lets updates begin at least `period` apart, and serves at once every update that it may (T_o >
+/// 0).
 struct Spaced {
     period: u64,
     last: Option<u64>,
@@ -47,7 +48,7 @@ impl Scheduler for Tdm {
     }
 }
 
-/// As [`Spaced`], but waits for the next update: what waits is never served.
+/// As [`Spaced`], but waits for the next update: a queued update is never served.
 struct Waiting {
     spaced: Spaced,
     /// T, and when the first update comes.

@@ -57,7 +57,7 @@ fn a_stale_key_that_is_removed_is_not_stale_any_more() {
     let mut alarms_of_it = heard.events.iter().filter_map(alarm);
     assert_eq!(alarms_of_it.next(), Some((b"arm".to_vec(), false)));
     assert_eq!(world.monitor.stale_topics(), 0);
-    // It begins anew.
+    // The key begins again.
     world.put(b"arm", 20).expect("there is room");
     world.run(Span::from_secs(1));
     assert_eq!((alarms(&mut world), world.held().len()), (vec![], 1));

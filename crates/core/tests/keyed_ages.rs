@@ -20,7 +20,7 @@ use run::{Age, DATAGRAM, Mirror, World, secs};
 /// Keys of one kind: how many, the period of their samples in s, and the length of their states.
 type Class = (usize, f64, usize);
 
-/// Frames of robots: wheels and arms, a body, a map, and what is fixed.
+/// Frames of robots: wheels and arms, a body, a map, and fixed frames.
 const CLASSES: [Class; 4] = [(10, 0.02, 72), (10, 0.05, 72), (10, 0.2, 72), (10, 1.0, 90)];
 const RATE: f64 = 256e3 / 8.0;
 const DELAY: f64 = 0.1;
@@ -156,8 +156,8 @@ fn ages_by(law: Box<dyn RateLaw>, limits: Limits) -> BTreeMap<Vec<u8>, f64> {
     ours
 }
 
-/// Prints the ages beside those of the best schedule; gives the sum of ours as a part of the sum of those, and
-/// the same of the key for which that is greatest.
+/// Prints the ages and those of the best schedule; returns the ratio of their sums, and the maximum
+/// ratio of a key.
 fn compare(ours: &BTreeMap<Vec<u8>, f64>, best: &[f64]) -> (f64, f64) {
     let mut best = best.iter();
     let (mut sums, mut worst) = ((0.0, 0.0), 0.0_f64);
@@ -178,7 +178,7 @@ fn compare(ours: &BTreeMap<Vec<u8>, f64>, best: &[f64]) -> (f64, f64) {
 #[test]
 fn forty_keys_are_as_fresh_as_in_the_best_static_schedule() {
     let best = best_static();
-    // A limit just below what the path carries lets no queue stand.
+    // A limit just below the path's capacity avoids a standing queue.
     let limit = BitRate::from_bps(250_000);
     let limits = Limits { max_bandwidth: Some(limit), ..Limits::NONE };
     let fixed = Box::new(Fixed::new(UpdateRate::saturating(1_000.0)));

@@ -166,7 +166,7 @@ fn ideal(len: usize, symbol_len: usize) -> Span {
     DELAY + SLOT * (slots - 1) + SLOT * slots / 2
 }
 
-/// What a datagram of 1200 bytes carries of a state, at least.
+/// Bytes of a state in a datagram of 1200 bytes, at least.
 const SYMBOL: usize = 1_096;
 
 #[test]
@@ -323,7 +323,7 @@ fn forged_parts_take_no_more_memory_than_the_bound() {
         }
     }
     assert!(monitor.large_memory() > max_large / 2, "{}", monitor.large_memory());
-    // Records that end give back what they held.
+    // Records that end release their memory.
     for session in 0..60 {
         let close = freshline_core::wire::Close {
             session: SessionId(session),
@@ -361,7 +361,7 @@ fn a_newer_whole_state_frees_what_has_come_of_an_older_one_in_parts() {
     assert!(memory[0] >= 1_000 && memory[1] == 0, "{memory:?}");
 }
 
-/// Whether a source that hears nothing keeps what it has sent within bounds.
+/// A source without acks keeps its sent parts within bounds.
 #[test]
 fn a_source_without_acks_goes_back_to_opening() {
     let mut world = World::new(&[100_000], 0.0);

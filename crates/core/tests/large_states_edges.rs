@@ -27,7 +27,8 @@ struct World {
     monitor: Monitor<u8>,
     forward: Wire,
     reverse: Wire,
-    /// What the source puts when a state is wanted, and when that was sampled; none: it does not answer.
+    /// The state that the source puts when one is wanted, and its sampling time; `None`: it does
+    /// not answer.
     state: Option<(Time, Vec<u8>)>,
     /// Whether the newest state is sampled when it is wanted.
     samples: bool,
@@ -155,7 +156,7 @@ fn bytes(number: u8, len: usize) -> Vec<u8> {
 
 #[test]
 fn the_end_of_a_state_is_repaired_although_nothing_follows_it() {
-    // Update 2 is the first part of ten, and repair follows. All acks of what arrives come.
+    // Update 2 is the first part of ten, and repair follows. The acks of all arriving parts come.
     let lost: [fn(u64, bool) -> bool; 3] = [
         |seq, ack| !ack && seq == 10,
         |seq, ack| !ack && (9..=10).contains(&seq),

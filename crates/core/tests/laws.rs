@@ -1,4 +1,4 @@
-//! What every law keeps to, whatever it is told and whenever: the contract of `RateLaw`.
+//! Invariants of every law, for any input at any time: the contract of `RateLaw`.
 
 use std::fmt::Debug;
 
@@ -76,7 +76,7 @@ fn laws() -> Vec<Box<dyn Law>> {
     ]
 }
 
-/// What may happen to a law. Acks hold whatever a hostile monitor likes.
+/// An event for a law. Acks contain any values that a hostile monitor may choose.
 #[derive(Debug, Clone)]
 enum Input {
     Wait(u64),
@@ -151,7 +151,7 @@ impl Driver {
         self.newest_acked = self.newest_acked.max(Some(seq));
     }
 
-    /// Does what the law wants for `length`, without any ack; gives the number of steps.
+    /// Sends as the law wants for `length`, without any ack; returns the number of steps.
     fn stay_silent(&mut self, length: Span) -> u64 {
         let end = self.now + length;
         let mut steps = 0;

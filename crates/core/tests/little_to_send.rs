@@ -1,5 +1,6 @@
-//! An application that has few states to send, over paths that carry far more: it, and not the law, is what limits the
-//! rate, so that Tenth must not take the gaps between its states for those of the path, and send less.
+//! An application that has few states to send, over paths with far more capacity: the application,
+//! and not the law, limits the rate. Tenth must not attribute the gaps between its states to the
+//! path, and send less.
 
 #[path = "common/session.rs"]
 mod driven;
@@ -22,7 +23,8 @@ const SERVICE: Span = Span::from_millis(1);
 const LENGTH: Span = Span::from_secs(90);
 const WARM_UP: Span = Span::from_secs(30);
 
-/// A path pauses once in this time, if it does, and delivers afterwards what came meanwhile.
+/// Interval between the pauses of a path that pauses; afterwards it delivers the packets that
+/// arrived meanwhile.
 const PAUSES_EVERY: u64 = 2_300;
 
 /// For so long, in turn, in ms.
@@ -70,7 +72,7 @@ impl App {
     }
 }
 
-/// The states that were generated, and those that arrived.
+/// Numbers of generated and of delivered states.
 fn run(path: Path, app: App) -> (u64, u64) {
     let law = Box::new(Tenth::new(TenthParams::default()));
     let params = SourceParams::default();
@@ -110,7 +112,7 @@ fn run(path: Path, app: App) -> (u64, u64) {
             forward.push_back((free_at + DELAY, PathId::FIRST, datagram));
         }
         let next = next_at(&source, [&forward, &reverse]).map_or(state_at, |at| at.min(state_at));
-        // What is asked for may not be there yet.
+        // The requested state may not be there yet.
         now = next.max(now + Span::from_micros(100));
     }
     (generated, delivered)

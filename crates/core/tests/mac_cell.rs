@@ -1,5 +1,5 @@
-//! What a cell promises whatever it carries: nothing is lost or doubled uncounted, flows keep
-//! their order, limits hold, and the same seed gives the same run.
+//! Invariants of a cell for any traffic: no packet is lost or duplicated without being counted,
+//! flows keep their order, limits hold, and the same seed gives the same run.
 #![cfg(feature = "serde")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ fn arrivals(seed: u64, stations: u32, count: u64, millis: u64) -> Vec<Arrival> {
     arrivals
 }
 
-/// What came of it: deliveries and drops.
+/// The result: deliveries and drops.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     delivered: Vec<Delivered<Numbered>>,
@@ -212,7 +212,7 @@ fn packets_that_waited_too_long_are_dropped() {
     let outcome = driven(&mut cell, &arrivals(5, 2, 2_000, 100), true);
     let expired = outcome.dropped.iter().filter(|drop| drop.reason == DropReason::Lifetime).count();
     assert!(expired > 1_000 && expired == outcome.dropped.len(), "{expired}");
-    // Nobody waits longer than its lifetime and one exchange.
+    // No packet waits longer than its lifetime and one exchange.
     let start: BTreeMap<u64, Time> =
         arrivals(5, 2, 2_000, 100).iter().map(|(at, sent)| (sent.packet.number, *at)).collect();
     for delivered in outcome.delivered {

@@ -73,7 +73,7 @@ fn saturated(mbit: u64, stations: u32, rules: Rules) -> f64 {
     }
 }
 
-/// Mbit/s at 802.11a, stations, and what ns-3 carries in Mbit/s.
+/// Mbit/s at 802.11a, stations, and the throughput of ns-3 in Mbit/s.
 const SATURATED: [(u64, u32, f64); 11] = [
     (12, 1, 9.123),
     (12, 2, 8.849),
@@ -229,8 +229,8 @@ fn packets_of_aggregates_have_the_delay_of_ns_3() {
     }
 }
 
-/// Without the BlockAckReq that ns-3 sends by default, and without its limit of attempts, by which it
-/// gives packets up long before seven attempts of theirs.
+/// Without the BlockAckReq that ns-3 sends by default, and without its limit of attempts, by which
+/// it gives up packets long before seven attempts.
 #[test]
 fn packets_of_two_stations_have_nearly_the_delay_of_ns_3() {
     for (rate, ns3) in [(1_500, 0.165), (7_500, 0.661), (10_000, 1.121)] {

@@ -1,5 +1,5 @@
-//! Who gets how much of a saturated cell: aggregates, categories, the access point's stations,
-//! and the near and the far.
+//! Shares of a saturated cell: aggregates, categories, the access point's stations, and near and
+//! far stations.
 #![cfg(feature = "serde")]
 
 use freshline_core::router::Packet;

@@ -29,7 +29,7 @@ struct World {
 }
 
 impl World {
-    /// With so many updates in flight over the first path.
+    /// A world with `in_flight` updates in flight over the first path.
     fn new(scheduler: &str, in_flight: u64) -> Self {
         let scheduler: SchedulerConfig = scheduler.parse().expect("there is such a scheduler");
         Self {

@@ -1,4 +1,4 @@
-//! What a node with a few kilobytes of memory holds for the laws of the mesh.
+//! The state of the laws of the mesh in a node with a few kilobytes of memory.
 
 use freshline_core::mesh::{Census, Dtpa};
 

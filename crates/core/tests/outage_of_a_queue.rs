@@ -62,7 +62,7 @@ fn updates_that_were_queued_for_an_outage_do_not_slow_the_law_that_begins_after_
         ("lazy", Box::new(Lazy::new(LazyParams::default()))),
     ];
     for (name, law) in laws {
-        // One update per round trip, 50/s, is what each law begins with or keeps.
+        // One update per round trip, 50/s, is the initial or constant rate of each law.
         let from = OUTAGE[1] + Span::from_secs(1);
         let sent = updates(law, from, from + Span::from_secs(1));
         assert!(sent >= 40, "{name}: {sent} updates in a second");

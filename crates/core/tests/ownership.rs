@@ -1,5 +1,5 @@
-//! A session belongs to whoever opened it: knowing its id, or the token of another source, is not
-//! enough to speak for it.
+//! A session belongs to the party that opened it: knowledge of its id, or of the token of another
+//! source, is not enough to speak for it.
 
 #[path = "common/session.rs"]
 mod driven;
@@ -37,7 +37,7 @@ struct Said {
     payload: &'static [u8],
 }
 
-/// What a monitor makes of an update of session 1 by a connection, in one word, and its answer.
+/// The monitor's reaction to an update of session 1 by a connection, in one word, and its answer.
 fn say(monitor: &mut Monitor<u64>, connection: u64, said: Said) -> (&'static str, Vec<u8>) {
     let opening =
         said.opening.map(|(name, token)| Opening { cookie: Cookie::default(), name, token });

@@ -39,7 +39,7 @@ enum Outcome {
     Full,
 }
 
-/// An update of a session: with the opening if there is none of this session.
+/// An update of a session: with the opening if the session has not been opened.
 struct Said<'a> {
     session: u64,
     name: &'a str,

@@ -169,7 +169,7 @@ impl Audit {
                     Some(sent) => self.sent(now, sent.packet, sent.sojourn),
                     None => assert!(
                         waiting == Packets::ZERO || self.qdisc.poll_timeout().is_some(),
-                        "{}: {waiting} wait, nothing is sent, and poll_timeout() is None",
+                        "{}: {waiting} wait, nothing is sent, and no timeout is set",
                         self.config,
                     ),
                 }
@@ -221,7 +221,7 @@ impl Audit {
         }
     }
 
-    /// Takes out the remaining packets, which must be those that were counted.
+    /// Takes out the remaining packets, and checks that their number agrees with the count.
     fn drain(mut self, mut now: Time) {
         while self.qdisc.backlog().packets > Packets::ZERO {
             self.take(now, &Step::Departure);

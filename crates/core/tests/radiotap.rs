@@ -1,4 +1,4 @@
-//! What radios say of frames, read here and by the `radiotap` crate.
+//! Radiotap headers of frames, read here and by the `radiotap` crate.
 
 use freshline_core::unit::BitRate;
 use freshline_core::wlan::air::{Ampdu, Phy, Radiotap, RadiotapError, Stamp, Width};

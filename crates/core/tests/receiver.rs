@@ -1,4 +1,4 @@
-//! What holds for every law of the receive window, whatever arrives.
+//! Invariants of every law of the receive window, for any arrivals.
 
 use freshline_core::receiver::{
     Arrival, DrwaParams, Limits, Remote, RtacParams, Slope, WindowLaw, WindowLawConfig,
@@ -65,7 +65,8 @@ proptest! {
     }
 }
 
-/// A link alone: the round trip is what its empty path takes, or what the window takes to drain.
+/// A link without competing flows: the round trip is the base RTT, or the time in which the window
+/// drains.
 fn settle(law: &mut dyn WindowLaw, packets_per_rtt: u64, base: Span, rounds: usize) -> f64 {
     let packet = base / packets_per_rtt;
     let mut now = Time::ZERO;

@@ -1,5 +1,6 @@
-//! Chunks of records that no source writes are refused at the monitor, so that a relay can cut each record into the
-//! same chunks again; and what the driver learns of records that it could not take at once.
+//! Chunks of records that no source writes are refused at the monitor, so that a relay can cut each
+//! record into the same chunks again; and the driver's knowledge of records that it could not take
+//! at once.
 
 #[path = "common/session.rs"]
 mod driven;

@@ -200,7 +200,7 @@ impl World {
             return;
         }
         let datagram = ReceivedDatagram::at(self.now, &bytes);
-        // What is of no use is counted.
+        // Useless datagrams are counted.
         if to_server {
             let _ = self.server.handle_datagram(self.now, address, datagram);
         } else if let Some(host) = self.hosts.iter_mut().find(|host| host.address == address) {

@@ -237,7 +237,7 @@ impl World {
         let datagram = Datagram::from(&bytes);
         match (arrives, to_monitor) {
             (false, _) => {}
-            // What is of no use is counted.
+            // Useless datagrams are counted.
             (true, true) => {
                 let _ = self.monitor.handle_datagram(self.now, path, datagram);
             }

@@ -1,4 +1,4 @@
-//! Code points in a session: which messages are marked, and what either end knows of the path.
+//! Code points in a session: which messages are marked, and each end's knowledge of the path.
 
 #[path = "common/session.rs"]
 mod driven;
@@ -24,7 +24,7 @@ struct World {
     source: Source,
     monitor: Monitor<u8>,
     state: Vec<u8>,
-    /// What the path makes of code points, forward and back.
+    /// The path's changes of code points, forward and reverse.
     path: [fn(Dscp) -> Dscp; 2],
     /// With which code points updates and answers left.
     left: Vec<[Dscp; 2]>,
@@ -131,7 +131,7 @@ fn acks_are_marked_as_asked_unless_the_monitor_decides() {
 fn the_source_learns_in_which_direction_a_path_changes_marks() {
     let cleared = MarkVerdict::Changed(Dscp::DEFAULT);
     let [keep, clear]: [fn(Dscp) -> Dscp; 2] = [|dscp| dscp, |_| Dscp::DEFAULT];
-    // An echo is of what has come.
+    // An echo repeats the code point that arrived.
     let world = World::new(Some("CS5"), None, [clear, keep]).run();
     assert_eq!(world.verdicts(), [cleared, MarkVerdict::Kept]);
     let world = World::new(Some("CS5"), None, [keep, clear]).run();

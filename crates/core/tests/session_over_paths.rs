@@ -19,7 +19,7 @@ use freshline_core::wire::{Ack, Message};
 use driven::{next_update, turn};
 use wire::advance_to_first;
 
-/// How long a path takes there and back, in ms; `None`: nothing comes through.
+/// The round trip of a path, in ms; `None`: the path is cut.
 type Delays = [Option<u64>; 2];
 
 /// A datagram on its way: when it comes, a number for its place, by which path, whether there.
@@ -200,7 +200,7 @@ fn after_a_long_opening_the_other_paths_are_tried_at_once() {
 fn a_newest_state_that_is_called_stale_is_to_be_repeated() {
     let mut world = World::new("freshest", &[both(10), both(10)]);
     world.run(Span::from_secs(2));
-    // Nothing is under way but the answer to the newest, which says that it came too late.
+    // Only the answer to the newest state is in flight, and it says that the state was stale.
     world.under_way.clear();
     let (now, left) = next_update(&mut world.source, world.now, b"state");
     world.now = now;

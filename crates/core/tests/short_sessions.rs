@@ -7,7 +7,7 @@ use freshline_core::session::{Monitor, MonitorParams, Secret, Source, SourceEven
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
 
-/// Sends the update that is due next and hands in what `monitor` answers.
+/// Sends the next update that is due, and hands the answer of `monitor` to the source.
 fn next_update(
     source: &mut Source,
     at_time: &mut Time,

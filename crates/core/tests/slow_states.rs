@@ -34,7 +34,7 @@ fn update(source: &mut Source, now: Time) -> Vec<u8> {
     out[..len].to_vec()
 }
 
-/// Sends the one state at `now`; gives what the source makes of the answer, and whether the monitor
+/// Sends the one state at `now`; returns the source's event for the answer, and whether the monitor
 /// took it for a new state.
 fn send(source: &mut Source, monitor: &mut Monitor<u8>, now: Time) -> (Option<SourceEvent>, bool) {
     let update = update(source, now);

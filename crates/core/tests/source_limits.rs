@@ -1,4 +1,4 @@
-//! Limits on what a source sends, through whole sessions in virtual time: they hold from the first
+//! Limits on a source's rate, through whole sessions in virtual time: they hold from the first
 //! packet, for every law; and a state that does not change is left out while the monitor has it.
 
 #[path = "common/session.rs"]
@@ -43,7 +43,7 @@ struct World {
     now: Time,
     /// In each direction.
     delay: Span,
-    /// What comes on top of it, up to this, forward.
+    /// Maximum additional delay, forward.
     jitter: Span,
     source: Source,
     monitor: Monitor<u8>,
@@ -191,7 +191,7 @@ fn the_rate_of_adaptive_laws_ends_where_more_is_not_worth_it() {
     }
     let (_, fixed) = laws().pop().expect("the last one");
     let world = World::within(fixed, limits, Span::from_micros(50)).run(Span::from_secs(2));
-    assert_eq!(world.sent_between(at(1.0), at(2.0)), 2_000, "a fixed rate is what was asked for");
+    assert_eq!(world.sent_between(at(1.0), at(2.0)), 2_000, "a fixed law sends at its rate");
 }
 
 #[test]

@@ -16,13 +16,13 @@ use wire::{Wire, arrived, next_at};
 /// Each way.
 const WAY: Span = Span::from_millis(10);
 
-/// What an ack takes on the narrow way back: 143 a second.
+/// The transmission time of an ack on the narrow reverse path: 143 acks a second.
 const SERVICE: Span = Span::from_millis(7);
 
 /// The bit of an update's flags by which it asks for no ack.
 const NO_ACK: u8 = 4;
 
-/// A source and a monitor, with a narrow way back between them.
+/// A source and a monitor, with a narrow reverse path between them.
 struct World {
     now: Time,
     source: Source,
@@ -108,7 +108,7 @@ impl World {
     }
 }
 
-/// A fixed rate, of whose updates the first asks, and each so many-th after it.
+/// A fixed rate; its first update asks for an ack, and every `each`-th after it.
 struct Asking {
     law: Fixed,
     each: u64,

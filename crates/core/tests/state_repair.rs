@@ -1,5 +1,6 @@
-//! States that are longer than a datagram, slot by slot: the ages under the law of repair are what its
-//! formulas say, near those of the best fixed rule, and states arrive however many are put.
+//! States that are longer than a datagram, slot by slot: the ages under the law of repair agree
+//! with its formulas, and are near those of the best fixed rule; and states arrive however many are
+//! put.
 
 #[path = "common/state_run.rs"]
 #[allow(dead_code, reason = "an example uses the rest")]

@@ -240,7 +240,7 @@ fn where_the_transport_proves_addresses_no_cookie_is_asked_for() {
     let mut monitor = monitor(params);
     let first = bytes(&update(1, 0, opening(Cookie::default(), "", b"")));
     assert_eq!(tell(&mut monitor, at(0), 1, &first).0, "opened");
-    // Who speaks of a session without opening it is asked to.
+    // A party that sends for a session without opening it is challenged.
     assert_eq!(tell(&mut monitor, at(0), 2, &bytes(&update(2, 0, None))).0, "Challenged");
 }
 
@@ -252,7 +252,7 @@ fn updates_of_another_version_are_answered_and_nothing_else_is() {
     let (verdict, answer) = tell(&mut monitor, at(0), 1, &foreign);
     assert_eq!(verdict, "Refused(Version)");
     let told = Close { session: SessionId(1), reason: CloseReason::Version };
-    // In the version of who asks, so that it is understood.
+    // The answer has the version of the asking party, so that it is understood.
     assert_eq!((answer[2], &answer[3..]), (1, &told.bytes()[3..]));
     // Two monitors of different versions must not talk to each other for ever.
     for kind in (0..=255).filter(|kind| *kind != 1) {
@@ -273,7 +273,7 @@ fn a_payload_beyond_the_limit_is_refused_before_anything_is_held() {
 
 #[test]
 fn session_ids_chosen_to_collide_find_each_its_own_record() {
-    // Same low bits, same high bits, neighbours: what collides in tables without a secret.
+    // Same low bits, same high bits, neighbours: ids that collide in tables without a secret.
     let sessions = || (0..64).flat_map(|i| [i << 58, i, (i << 32) | 0xFFFF_FFFF, !i]);
     let mut monitor = monitor(MonitorParams::default());
     let mut known = std::collections::BTreeSet::new();

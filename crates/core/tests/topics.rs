@@ -1,5 +1,5 @@
-//! Several topics of one source: what the path carries is shared by weight, nothing starves, and each topic's
-//! newest state arrives over losses, restarts and silence.
+//! Several topics of one source: the path's capacity is shared by weight, nothing starves, and each
+//! topic's newest state arrives over losses, restarts and silence.
 
 #[path = "common/session.rs"]
 mod driven;
@@ -228,7 +228,7 @@ impl Known {
     }
 }
 
-/// What the path must carry for one state, in bytes.
+/// The path's load for one state, in bytes.
 fn cost(len: usize) -> f64 {
     let symbol = (DATAGRAM - 200) as f64;
     let headers =

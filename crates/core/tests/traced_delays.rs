@@ -40,7 +40,7 @@ fn path_of(hop: HopConfig) -> Path<Discipline<Numbered>, Numbered, Pcg64> {
     PathConfig { hop: vec![hop] }.build(|hop| Pcg64::new(7, hop as u128)).unwrap()
 }
 
-/// Number and arrival, in ms, of what is handed in at these times, in ms, in the order of arrival.
+/// Number and arrival, in ms, of packets that enter at these times, in ms, in the order of arrival.
 fn arrivals(hop: HopConfig, sent: &[u64]) -> Vec<(u64, f64)> {
     let mut path = path_of(hop);
     for (number, at) in (0..).zip(sent) {
@@ -147,7 +147,7 @@ fn both_directions_of_a_path_see_the_same_satellites_which_follow_from_its_seed(
     assert!((forward - back).abs() <= 2.0 + 1.0, "{forward} and {back} ms");
     assert_eq!(both_ways(1, &leo), [forward, back]);
     assert!((both_ways(2, &leo)[0] - forward).abs() > 0.1);
-    // What the model states takes precedence.
+    // The model's own seed takes precedence.
     let own = TraceModel::Leo(LeoModel { seed: Some(9), ..model });
     assert_eq!(both_ways(1, &own), both_ways(2, &own));
 }

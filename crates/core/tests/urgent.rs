@@ -21,7 +21,7 @@ use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use wire::advance_to_first;
 
-/// The longest datagram, with headers of IPv4 and UDP, and what a path takes for it.
+/// The maximum size of a datagram, and of its headers of IPv4 and UDP on a path.
 const DATAGRAM: usize = 1_200;
 const HEADERS: usize = 28;
 
@@ -34,7 +34,7 @@ const STOP: usize = 1;
 struct Line {
     rate: BitRate,
     delay: Span,
-    /// What is queued before each datagram, of others.
+    /// Delay by cross traffic that is queued before each datagram.
     queued: Span,
     /// In 2⁻³²; all of them is a path that is dead.
     loss: u32,
@@ -221,7 +221,7 @@ fn over_a_dead_or_a_congested_path_a_stop_takes_as_long_as_the_living_one() {
             }
         }
     }
-    // What is not urgent goes at the law's pace.
+    // A topic that is not urgent goes at the law's pace.
     let mut world = World::new(false, 50.0, &[congested, living], "freshest", 900);
     let took = world.stops(400);
     assert!(took > allowed, "without urgency: {took}");

@@ -280,7 +280,7 @@ fn with_a_fifth_of_the_reports_lost_levels_hold() {
 
 #[test]
 fn clients_that_report_at_other_times_still_settle_within_8_slots() {
-    // A report that comes after so much of a slot is of the rates before for the rest.
+    // A report that arrives after this fraction of a slot reflects the former rates for that part.
     const OLD_PART: [f64; 4] = [0.0, 0.3, 0.6, 0.9];
     let stations = [vht(9, 1); 4];
     let level = optimum(&stations, 5.0, 32.0).levels[0];
@@ -328,7 +328,7 @@ fn less_to_send_than_allowed_says_nothing_of_c() {
         downlink.slot_with(|_, report| Some(Report { level: 2.0, ..report }));
     }
     assert_eq!(downlink.law.law().overhead(), learnt);
-    // ν goes on to what the delay allows.
+    // ν rises to the value that the delay allows.
     assert!((downlink.rates()[0] / rates[0] - 1.0).abs() < 0.02, "{:?}", downlink.rates());
 }
 
@@ -355,7 +355,7 @@ fn who_says_that_its_frames_are_small_gets_at_most_twice_its_share() {
     }
 }
 
-/// What one of five stations may say of itself.
+/// False reports that one of five stations may send.
 fn lies() -> impl Strategy<Value = Report> {
     let wild = prop_oneof![Just(1.0), Just(64.0), Just(f64::NAN), 0.0..1e6f64];
     let mbps = prop_oneof![Just(0), 1..8_000u64, Just(u64::MAX / 2_000_000)];

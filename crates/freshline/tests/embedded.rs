@@ -104,7 +104,8 @@ fn records_arrive_once_each_in_order_and_are_done_when_they_are_dropped() {
             assert!(matches!(error, PutError::Full { .. }), "{error}");
         }
     }
-    // Nobody reads yet: they wait at the source. What a reader has not read comes to the next one.
+    // Without a reader, records wait at the source. Records that a reader has not read go to the
+    // next one.
     let leaves = monitor.subscribe("robot/log");
     assert_eq!(next(&leaves).payload(), 0_u16.to_be_bytes());
     drop(leaves);

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-/// What an example prints.
+/// The output of an example.
 fn run(name: &str, arguments: &[&str]) -> String {
-    // Beside this test's own program, in `deps`.
+    // Next to this test's own program, in `deps`.
     let test = std::env::current_exe().expect("it is running");
     let built = test.parent().and_then(|deps| deps.parent()).expect("cargo's folders");
     let output = Command::new(built.join("examples").join(name))

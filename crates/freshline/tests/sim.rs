@@ -283,7 +283,7 @@ fn two_sources_share_a_link() -> Outcome {
     Ok(())
 }
 
-/// A download and an upload beside the robot, whose flow is one of the lab's own.
+/// A download and an upload compete with the robot, whose flow is one of the lab's own.
 const BESIDE_TCP: &str = r#"
 title = "A robot beside streams"
 duration = "60s"

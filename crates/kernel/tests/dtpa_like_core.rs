@@ -1,5 +1,5 @@
-//! The kernel's DTPA beside the core's: both are told the same segments, losses and round trips, and
-//! must know the same, wait equally long, to the microsecond, and hold windows alike.
+//! The kernel's DTPA compared with the core's: both get the same segments, losses and round trips,
+//! and must learn the same, wait equally long, to the microsecond, and hold the same windows.
 
 mod common;
 
@@ -14,7 +14,7 @@ use rand_pcg::Pcg32;
 /// Of `dtpa_on_host.c`.
 const SEGMENT: u64 = 1000;
 
-/// What came of a round trip.
+/// The result of a round trip.
 struct Row {
     node: Dtpa,
     window: u32,
@@ -25,7 +25,7 @@ fn any_magnitude(rng: &mut Pcg32, digits: f64) -> u64 {
     10_f64.powf(digits * rng.random::<f64>()) as u64
 }
 
-/// A node's life: its events as lines, and what the core makes of its round trips.
+/// The history of a node: its events as lines, and the core's results of its round trips.
 fn live(rng: &mut Pcg32, lines: &mut String, rows: &mut Vec<Row>) {
     let mut some = |digits, least: u64| {
         rng.random::<bool>().then(|| any_magnitude(rng, digits).max(least) as u32)

@@ -1,5 +1,5 @@
-//! The kernel's freshness control beside the core's: both are told the same, and must choose the same
-//! class, and end transmissions at the same ns.
+//! The kernel's freshness control compared with the core's: both get the same inputs, and must
+//! choose the same class, and end transmissions at the same ns.
 
 mod common;
 
@@ -167,7 +167,7 @@ fn segments_that_a_virtual_machine_does_not_count_are_counted() {
     let mut ask = |gso_segs: u64, gso_size: u64, length: u64, on_wire: u64, segments: u64| {
         ask_behind(14, [gso_segs, gso_size, length, on_wire], segments);
     };
-    // What the kernel counted itself, and what is no super-packet.
+    // A super-packet that the kernel has counted itself, and a packet that is not a super-packet.
     ask(45, 1448, 65_226, 68_130, 45);
     ask(0, 0, 1500, 1500, 1);
     // As `qdisc_pkt_len_init` has it: every payload up to 64 kB, in segments of any size.
@@ -186,7 +186,7 @@ fn segments_that_a_virtual_machine_does_not_count_are_counted() {
 fn only_packets_that_keep_the_link_working_go_first_and_never_twice_in_a_row() {
     let (mut lines, mut expected) = (String::new(), Vec::new());
     let link = [0x0004, 0x0806, 0x8809, 0x8863, 0x888e, 0x88cc];
-    // IP, VLANs and QinQ, PPPoE sessions, MPLS, MACsec, and what has no number.
+    // IP, VLANs and QinQ, PPPoE sessions, MPLS, MACsec, and a type without a number.
     let others = [0x0800, 0x86dd, 0x8100, 0x88a8, 0x8864, 0x8847, 0x88e5, 0];
     for (types, goes_first) in [(&link[..], 1), (&others[..], 0)] {
         for ether_type in types {

@@ -1,5 +1,5 @@
-//! The turns of the kernel's queue of updates beside the core's: packet by packet the same flow is
-//! replaced, refused, loses its place, or leaves.
+//! The turns of the kernel's queue of updates compared with the core's: packet by packet the same
+//! flow is replaced, refused, loses its place, or leaves.
 
 mod common;
 
@@ -14,7 +14,7 @@ use freshline_core::unit::{Bytes, Packets, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
 
-/// What happens to a packet that comes: `enum fate` of the program.
+/// The fate of an arriving packet: `enum fate` of the program.
 const JOINED: u64 = 0;
 const REPLACED: u64 = 1;
 const REFUSED: u64 = 2;
@@ -64,7 +64,7 @@ fn fate(update: Update, dropped: Option<Drop<Update>>) -> Vec<u64> {
     }
 }
 
-/// Random packets through queues of random limits: what both make of them.
+/// Random packets through queues of random limits: results of both.
 #[track_caller]
 fn assert_alike(isolate: Isolation) -> Vec<u64> {
     let mut rng = Pcg32::seed_from_u64(18);

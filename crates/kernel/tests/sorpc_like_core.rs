@@ -1,6 +1,7 @@
-//! The integers of the kernel's SORPC beside the core's floating point: both see the same send
-//! buffers, and must choose the same bands, to the byte. Only exactly at a threshold that binary
-//! fractions do not have, such as 0.672, the core's product may be rounded to either side.
+//! The integer arithmetic of the kernel's SORPC compared with the core's floating point: both see
+//! the same send buffers, and must choose the same bands, to the byte. Only exactly at a threshold
+//! that binary fractions do not have, such as 0.672, the core's product may be rounded to either
+//! side.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! A cell with a queue for each user: who downloads waits for himself alone, whether a rate or a
-//! trace of delivery opportunities drives the cell.
+//! A cell with a queue per user: a download delays only its own user, whether a rate or a trace of
+//! delivery opportunities drives the cell.
 
 use freshline_lab::run::{Metric, run};
 use freshline_lab::scenario::{Scenario, Source};
@@ -49,7 +49,7 @@ fn each_user_waits_in_his_own_queue_and_has_his_share_of_the_cell() {
     for service in [r#"rate = "12mbit""#, r#"trace = "cell.trace""#] {
         let metrics = measured(service, PER_FLOW);
         let rtt = |of| value(&metrics, "rtt_mean", of);
-        // Before a ping, a packet of either download, and what is in transmission.
+        // A ping waits for a packet of either download, and the packet in transmission.
         assert!(rtt("ping") < 0.020 + 3.0 * 0.001, "{service}: {}", rtt("ping"));
         // A window at half of 12 Mbit/s, of which 1448 of 1500 bytes are payload.
         for (of, window) in [("short", 60e3), ("long", 120e3)] {

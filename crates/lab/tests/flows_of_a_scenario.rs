@@ -1,4 +1,4 @@
-//! Where the flows of a scenario go, and which of them share what.
+//! The paths of a scenario's flows, and the resources that they share.
 
 #[path = "common/scenarios.rs"]
 mod scenarios;

@@ -1,4 +1,4 @@
-//! Bands of a host in the lab: what is bulk, where that counts, and what it is good for.
+//! Bands of a host in the lab: which flows are bulk, where that counts, and the benefit.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,8 @@ use freshline_lab::run::{Metric, run};
 use freshline_lab::scenario::{Change, Scenario};
 use freshline_lab::world::Carrier;
 
-/// A phone whose uplink of 10 Mbit/s an upload fills from the start, with what its user does beside.
+/// A phone whose uplink of 10 Mbit/s an upload fills from the start, and the other flows of its
+/// user.
 const PHONE: &str = r#"
 title = "A phone that uploads"
 duration = "20s"

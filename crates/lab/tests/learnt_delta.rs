@@ -37,7 +37,7 @@ fn add(net: &mut Bottleneck, remote: &Remote, config: WindowLawConfig) {
     net.with_sender(id, |sender| sender.set_unlimited());
 }
 
-/// What each stream delivers in some seconds from now on, in Mbit/s, and the mean round trip, ms.
+/// Goodput of each stream over the next `seconds`, in Mbit/s, and the mean round trip, in ms.
 fn measured(net: &mut Bottleneck, seconds: u64) -> (Vec<f64>, f64) {
     let before: Vec<_> =
         net.streams.iter().map(|s| (s.receiver.delivered(), *s.sender.stats())).collect();
@@ -181,8 +181,8 @@ fn together((name, _, hop, back, _): Path, delta: Delta, count: usize, hosts: us
     (mean(&rtts), most)
 }
 
-/// What a learnt Δ does not hold: queues that several hosts share. Without it they are no shorter for
-/// three hosts and more.
+/// A limit of a learnt Δ: queues that several hosts share. Without it they are no shorter for three
+/// hosts and more.
 #[test]
 fn streams_of_one_host_share_a_short_queue_with_a_learnt_delta() {
     for path in [WIRED, WIFI, LTE] {

@@ -1,4 +1,4 @@
-//! Where the bottleneck of a capture lies that has but the times of a kernel.
+//! The place of the bottleneck, from a capture that only has the kernel's times.
 
 use freshline_core::unit::Time;
 use freshline_core::wlan::Weights;
@@ -84,7 +84,8 @@ fn flows_to_one_station_share_its_frames() {
     }
 }
 
-/// A pcap of IP packets, numbered as iperf2 does, with the kernel's times of what a client got.
+/// A pcap of IP packets, numbered as iperf2 does, with the kernel's times of the packets that a
+/// client received.
 fn capture(link: &str, mbps: u32) -> Vec<u8> {
     let law = format!(r#"flow.video.downlink.law={{ law = "fixed", rate = "{mbps}mbit" }}"#);
     let link = format!("link.backhaul.forward={link}");

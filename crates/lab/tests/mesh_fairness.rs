@@ -1,4 +1,4 @@
-//! DTPA over the lab's mesh: who is far gets more, and nobody has to be told the share.
+//! DTPA over the lab's mesh: distant nodes get more, without a configured share.
 
 use freshline_lab::run::{self, Metric};
 use freshline_lab::scenario::{Change, Scenario};
@@ -30,7 +30,7 @@ fn listening_makes_shares_alike_and_costs_at_most_a_quarter() {
     let [before, after] = [&reno, &dtpa].map(|of| number(of, "goodput_sum", "node"));
     assert!(after > 0.75 * before, "{before} and {after}");
     let [near, far] = ["node/1", "node/6"].map(|of| number(&dtpa, "period_mean", of));
-    assert!(near > 2.0 * far, "who is near waits: {near} and {far} s");
+    assert!(near > 2.0 * far, "the near node waits: {near} and {far} s");
 }
 
 #[test]

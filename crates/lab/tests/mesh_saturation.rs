@@ -1,4 +1,4 @@
-//! Saturation throughput of the mesh's radio beside a published model (`mesh::Saturation`).
+//! Saturation throughput of the mesh's radio compared with a published model (`mesh::Saturation`).
 
 use freshline_lab::mesh::{Csma, Saturation};
 use freshline_lab::run;

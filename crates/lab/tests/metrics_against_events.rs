@@ -196,7 +196,7 @@ impl Ages {
             if generated_at <= newest {
                 continue;
             }
-            // What comes as the warm-up ends belongs to it.
+            // An arrival at the end of the warm-up belongs to it.
             if now > from {
                 tooth(newest, since, now);
                 peaks.push(age(now, newest));
@@ -305,7 +305,7 @@ fn check(
     }
 }
 
-/// The mean of what is there.
+/// The mean of the values, if any.
 fn mean_of(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| mean(values))
 }

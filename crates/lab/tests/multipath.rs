@@ -1,4 +1,4 @@
-//! Streams over several paths: what theory bounds, who blocks whom, and what comes out.
+//! Streams over several paths: theoretical bounds, head-of-line blocking, and results.
 
 #[path = "common/scenarios.rs"]
 mod scenarios;

@@ -5,7 +5,7 @@ mod scenarios;
 
 use scenarios::{measured, refused, value};
 
-/// Ten segments over 100 ms there and back; the wire takes 0.1 ms for them.
+/// Ten segments over a base RTT of 100 ms; the wire takes 0.1 ms for them.
 const FILE: &str = r#"
 title = "A file of ten segments"
 duration = "20s"
@@ -41,8 +41,8 @@ fn slow_start_begins_with_the_initial_window() {
     assert!(none.contains("`initial_window` is 0p"), "{none}");
 }
 
-/// Three packets in ten are lost. What a timeout repairs with 200 ms, waits with 5 s for a tail loss
-/// probe or the timeout.
+/// Three packets in ten are lost. A loss that a timeout of 200 ms repairs waits, with 5 s, for a
+/// tail loss probe or the timeout.
 #[test]
 fn a_minimum_timeout_delays_the_repair_of_losses() {
     let lossy = "link.wire.forward.loss=0.3";

@@ -21,7 +21,8 @@ struct Pipe {
     spread: u64,
 }
 
-/// What travels, by its arrival and a number: whether it goes there, over which subflow.
+/// Segments in flight, by arrival time and a number: whether each is on a forward path, and its
+/// subflow.
 type Air = BTreeMap<(Time, u64), (bool, usize, Carried)>;
 
 const SEGMENT: Bytes = Bytes::new(1_000);
@@ -41,7 +42,7 @@ fn sender(scheduler: usize, handler: bool, subflows: usize) -> MultipathSender {
     MultipathSender::new(params, senders, SchedulerConfig::ALL[scheduler].build().unwrap())
 }
 
-/// The end of what has arrived without a gap, by what segments say that arrived.
+/// The end of the data that has arrived without a gap, according to the segments.
 fn whole(arrived: &BTreeMap<u64, u64>) -> u64 {
     arrived.iter().fold(0, |end, (start, to)| if *start <= end { end.max(*to) } else { end })
 }
@@ -109,7 +110,7 @@ proptest! {
                 let has_more = receiver.on_segment(now, subflow, &carried);
                 let after = receiver.delivered().get();
                 prop_assert!(after >= before && has_more == (after > before));
-                prop_assert!(after <= whole(&arrived), "delivered what has not arrived");
+                prop_assert!(after <= whole(&arrived), "delivered data that has not arrived");
             }
         }
         prop_assert_eq!(receiver.delivered(), Bytes::new(file));

@@ -1,5 +1,5 @@
-//! Acks of a law that asks for few do not queue on a narrow way back, and the law is nearly as fresh as
-//! a rate that knows the path.
+//! Acks of a law that asks for few do not queue on a narrow reverse path, and the law is nearly as
+//! fresh as a rate that knows the path.
 
 #[path = "common/scenarios.rs"]
 mod scenarios;
@@ -8,7 +8,8 @@ use scenarios::{measured, value};
 
 const NARROW_BACK: &str = include_str!("../../../scenarios/fresher/narrow-back.toml");
 
-/// The true age and the round trip with these acks or that rate, in ms, and what waits on the way back.
+/// The true age and the round trip with these acks or that rate, in ms, and the backlog of the
+/// reverse path.
 fn run(updates: &[&str]) -> [f64; 3] {
     let keys = updates.iter().map(|update| format!("flow.source.updates.{update}"));
     let changes: Vec<_> =

@@ -1,4 +1,4 @@
-//! The offered load in windows of 5 s, and how equal flows share what is delivered.
+//! The offered load in windows of 5 s, and the shares of equal flows in the delivered load.
 
 #[path = "common/scenarios.rs"]
 mod scenarios;

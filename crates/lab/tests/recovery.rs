@@ -32,7 +32,7 @@ const PATH: &str = r#"
 "#;
 
 /// A disturbance: its name, the second at which it is over, the round trip from then on in ms, and
-/// what is set for it.
+/// its settings.
 type Disturbance = (&'static str, u64, u64, &'static [&'static str]);
 
 const OUTAGE: &str =
@@ -88,7 +88,7 @@ const DISTURBANCES: [Disturbance; 9] = [
 const STEP: Span = Span::from_millis(250);
 /// Marks of a mean: a second.
 const WINDOW: usize = 4;
-/// The final age is the mean of so many marks at the end: 20 s.
+/// Number of marks at the end whose mean is the final age: 20 s.
 const FINAL: usize = 80;
 /// Recovered: the means of a second that begin within a second are all below this, over the final
 /// age.

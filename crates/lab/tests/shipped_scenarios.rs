@@ -1,4 +1,4 @@
-//! All that a shipped scenario wants to reproduce can be run: without running it.
+//! All rows that a shipped scenario wants to reproduce can be run: checked without running them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ fn scenarios(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What the row sets, with the first of the values among which it takes the best.
+/// The settings of a row, with the first of the values among which it takes the best.
 fn changes(row: &Row) -> Vec<Change> {
     let set = Change::each(&row.set);
     let best = row.best.iter().map(|best| {
@@ -31,9 +31,10 @@ fn changes(row: &Row) -> Vec<Change> {
     set.chain(best).collect()
 }
 
-/// Whether the scenario has a flow, link or cell of this name; of `flow@link`, both, of `cell/ap` the
-/// cell, and of `flow/1` the flow with so many paths, or in a mesh with nodes so many hops away; of
-/// `mesh/1` the mesh with such a node; of `flow/topic` the flow with such a topic.
+/// Whether the scenario has a flow, link or cell of this name; of `flow@link`, both, of `cell/ap`
+/// the cell, and of `flow/1` the flow with this number of paths, or in a mesh with nodes at this
+/// distance in hops; of `mesh/1` the mesh with such a node; of `flow/topic` the flow with such a
+/// topic.
 fn has(scenario: &Scenario, of: &str) -> bool {
     if let Some((name, topic)) = of.split_once('/')
         && let Some(flow) = scenario.flows.iter().find(|flow| flow.name == name && flow.count > 0)

@@ -35,8 +35,8 @@ fn max_queued(changes: &[&str], from: u64) -> u64 {
 }
 
 /// With a shift of 10 the limit is two packets here, and a third may follow them. With 7 it is the
-/// memory of 1/128 s: BBR paces at up to 1.25 · 9 Mbit/s, 11 kB or 4.3 packets of 2574 bytes. A window
-/// twice as large as what is in flight, in slow start, has four times that of the rate.
+/// memory of 1/128 s: BBR paces at up to 1.25 · 9 Mbit/s, 11 kB or 4.3 packets of 2574 bytes. A
+/// window of twice the data in flight, in slow start, gives a limit of four times that of the rate.
 #[test]
 fn a_stream_keeps_a_few_packets_in_the_queue_of_its_station() {
     assert_eq!(max_queued(&["flow.tcp.tcp.pacing_shift=10"], 5), 3);
@@ -49,7 +49,8 @@ fn a_stream_keeps_a_few_packets_in_the_queue_of_its_station() {
     assert!(without > 100, "{without}");
 }
 
-/// On a path of one leg what arrives frees its number while the next packet is put into the queue.
+/// On a path of one leg an arriving packet frees its number while the next packet is put into the
+/// queue.
 #[test]
 fn the_limit_does_not_fade_on_a_path_of_one_leg() {
     let queued = max_queued(&[r#"flow.tcp.path=["wifi"]"#, "flow.tcp.tcp.pacing_shift=10"], 1);

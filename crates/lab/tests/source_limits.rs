@@ -1,5 +1,5 @@
-//! Limits on what the lab's sources send: a scenario asks for them, they hold from the first packet, and
-//! without them the laws are as published.
+//! Limits on the rates of the lab's sources: a scenario asks for them, they hold from the first
+//! packet, and without them the laws are as published.
 
 #[path = "common/scenarios.rs"]
 mod scenarios;
@@ -26,7 +26,7 @@ updates = { law = "lazy", payload = "100B" }
 
 const LAWS: [&str; 5] = ["acp+", "acp+d", "acp", "tenth", "lazy"];
 
-/// What has been sent by each of these times, in s.
+/// Updates sent by each of these times, in s.
 fn sent<const N: usize>(changes: &[&str], seconds: [f64; N]) -> [u64; N] {
     let mut world = scenarios::scenario(FAST, changes).unwrap().build(0).unwrap().world;
     seconds.map(|seconds| {

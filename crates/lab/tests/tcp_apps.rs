@@ -1,4 +1,4 @@
-//! Applications over streams: what they offer arrives, and age can be measured.
+//! Applications over streams: their data arrives, and age can be measured.
 
 #[path = "common/tcp_net.rs"]
 mod tcp_net;
@@ -96,7 +96,7 @@ fn an_answer_takes_the_round_trip_and_its_transmission() {
         net.with_sender(responses, |sender| app.on_requests(asked, sender));
     }
     assert!(app.responses() > 50, "{}", app.responses());
-    // 40 ms there and back, 0.2 ms and 8.4 ms of transmission, seen on a grid of 1 ms.
+    // A base RTT of 40 ms, 0.2 ms and 8.4 ms of transmission, seen on a grid of 1 ms.
     for time in times {
         assert!(time >= Span::from_millis(48) && time < Span::from_millis(53), "{time}");
     }

@@ -1,4 +1,4 @@
-//! The lab's streams beside those of Linux 6.18, measured once on the same path.
+//! The lab's streams compared with those of Linux 6.18, measured once on the same path.
 //!
 //! There, the path was a relay of Ethernet frames between two network namespaces: 20 Mbit/s,
 //! 10 ms each way, drop-tail, with the default settings of the kernel but for segmentation
@@ -11,7 +11,7 @@ mod tcp_net;
 use freshline_lab::tcp::congestion::Algorithm;
 use tcp_net::{Net, at, law};
 
-/// What Linux did.
+/// Linux's results.
 struct Measured {
     law: Algorithm,
     /// The queue's limit.

@@ -11,10 +11,10 @@ use freshline_lab::tcp::{Echo, ReceiverParams, SenderParams};
 use rand_pcg::Pcg64;
 use tcp_net::{Carried, Net, at, law};
 
-/// 20 Mbit/s, 20 ms there and back, and a queue that holds less than a send buffer does.
+/// 20 Mbit/s, a base RTT of 20 ms, and a queue that is smaller than a send buffer.
 const FORWARD: &str = "rate=20mbit,delay=10ms,queue=1000p";
 const BACK: &str = "delay=10ms";
-/// What payload is of a full packet.
+/// The payload's share of a full packet.
 const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
 /// A packet takes 0.6 ms, and 1000 packets 600 ms.
 const PACKET: Span = Span::from_micros(600);
@@ -75,8 +75,8 @@ fn a_queue_of_2000_packets_takes_more_than_a_send_buffer() {
 fn vegas_keeps_two_to_four_whole_packets_queued() {
     let (share, rtt) = alone(Algorithm::Vegas, FORWARD);
     assert!((share - 1.0).abs() < 0.01, "{share}");
-    // The packet's own transmission is not queueing, and parts of a packet do not count: up to 4.99 is
-    // four in a round's least round trip. The mean one is a little longer.
+    // The packet's own transmission is not queueing, and parts of a packet do not count: up to 4.99
+    // is four in the minimum round trip of a round. The mean is a little longer.
     let queued = (rtt - Span::from_millis(20) - PACKET).as_secs_f64() / PACKET.as_secs_f64();
     assert!((2.0..6.0).contains(&queued), "{queued}");
 }
@@ -114,7 +114,7 @@ fn yeah_queues_no_more_than_eighty_packets_on_a_long_path() {
     assert!((goodput / 100e6 / PAYLOAD_SHARE - 1.0).abs() < 0.01, "{goodput}");
 }
 
-/// Marks what arrives while `above` packets or more wait (RFC 8257 section 3.1).
+/// Marks packets that arrive while `above` packets or more are queued (RFC 8257 section 3.1).
 #[derive(Debug)]
 struct Marking {
     fifo: Fifo<Carried>,

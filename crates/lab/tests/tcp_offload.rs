@@ -61,7 +61,7 @@ fn the_first_flight_has_ten_segments_in_packets_of_two() {
 /// grows is above rate · srtt by a few percent.
 #[test]
 fn at_100_mbit_a_packet_has_nine_or_ten_segments() {
-    // Short enough for a loss: a window that never met one grows to twice what is in flight.
+    // Short enough for a loss: a window without one grows to twice the data in flight.
     let link = "rate=100mbit,delay=10ms,queue=100p";
     for control in [Algorithm::Cubic, Algorithm::Reno] {
         let (mut net, sizes) = stream(link, params(true), control, |_| false);

@@ -1,4 +1,4 @@
-//! What a receiver answers, and when.
+//! A receiver's acks, and their times.
 
 use freshline_core::unit::{Span, Time};
 use freshline_lab::tcp::{Block, Echo, Flags, Receiver, ReceiverParams, Segment};
@@ -122,7 +122,7 @@ fn each_mark_is_echoed_in_the_ack_that_covers_it() {
     let mut receiver = open(0, Some(Echo::EachMark));
     receiver.on_segment(at(1), &data(at(1), 0));
     assert_eq!(receiver.poll_transmit(at(1)), None);
-    // The change: what came before is acknowledged without an echo.
+    // The mark changes: earlier data is acknowledged without an echo.
     receiver.on_segment(at(2), &marked(at(2), 1));
     let before = receiver.poll_transmit(at(2)).expect("an ack");
     assert_eq!((before.ack, before.flags.ece), (u64::from(FULL), false));

@@ -1,4 +1,4 @@
-//! What a sender sends, and when.
+//! The segments that a sender sends, and their times.
 
 #[path = "common/tcp_net.rs"]
 mod tcp_net;
@@ -86,7 +86,7 @@ fn bbr_remembers_the_rate_through_a_quiet_time() {
 }
 
 /// A receiver's window is not a quiet application: BBR finds the rate behind it, leaves Startup,
-/// and lets its own window fall from 2.9 to 2 times what is under way.
+/// and lets its own window fall from 2.9 to 2 times the data in flight.
 #[test]
 fn bbr_leaves_startup_behind_a_small_receive_window() {
     let mut net = Net::over("rate=100mbit,delay=50ms", "delay=50ms", 1);
@@ -191,8 +191,8 @@ fn repaired(
     ([stats.timeouts, stats.tail_probes], left)
 }
 
-/// The handshake takes 20 ms. The timeout strikes after 220 ms more, and what it repairs may leave
-/// only when 5 s have passed: until then there is nothing to time.
+/// The handshake takes 20 ms. The timeout strikes after 220 ms more, and the retransmission may
+/// leave only when 5 s have passed: until then there is nothing to time.
 #[test]
 fn a_loss_is_one_timeout_however_long_its_repair_waits() {
     let is_lost = |segment: &Segment| segment.len > 0;

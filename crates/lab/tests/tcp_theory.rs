@@ -11,13 +11,13 @@ use tcp_net::{Net, at, law};
 
 const SEGMENT_BITS: f64 = 1448.0 * 8.0;
 
-/// A path that nothing but loss limits, 100 ms there and back.
+/// A path that only loss limits, with a base RTT of 100 ms.
 fn lossy(loss: f64) -> (String, &'static str) {
     (format!("rate=1gbit,delay=50ms,loss={loss},queue=10000p"), "delay=50ms")
 }
 
-/// Mathis et al. 1997: segments a round trip ≈ √(3/(2p)). Acks are counted by what they deliver,
-/// so that delaying them changes nothing.
+/// Mathis et al. 1997: segments per round trip ≈ √(3/(2p)). Acks are counted by the data that they
+/// deliver, so that delaying them changes nothing.
 #[test]
 fn reno_under_random_loss_follows_the_square_root_of_p() {
     for loss in [0.0003, 0.001, 0.003, 0.01] {

@@ -7,7 +7,7 @@ use scenarios::{measured, value};
 
 const BURSTS: &str = include_str!("../../../scenarios/fresher/loss-bursts.toml");
 
-/// So many times the age of a rate that fills the path is no slow source; Lazy has 3.6 times of it.
+/// Maximum ratio to the age of a rate that fills the path; Lazy's ratio is 3.6.
 const NEAR: f64 = 1.1;
 
 #[test]

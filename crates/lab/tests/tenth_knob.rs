@@ -1,5 +1,5 @@
-//! More updates that wait buy throughput: the knob goes from the freshest to what the path carries, or
-//! to a stated rate, and never back.
+//! More queued updates buy throughput: the knob goes from the freshest setting to the path's
+//! capacity, or to a stated rate, and never back.
 
 #[path = "common/scenarios.rs"]
 mod scenarios;
@@ -11,7 +11,7 @@ const WAITING: [f64; 7] = [0.05, 0.14, 0.5, 1.0, 2.0, 4.0, 8.0];
 /// Of which the freshest is asked for.
 const FRESHEST: usize = 1;
 
-/// What two runs of one setting may differ by.
+/// The maximum difference of two runs of one setting.
 const NOISE: f64 = 0.03;
 
 struct Family {
@@ -63,7 +63,7 @@ const FAMILIES: [Family; 4] = [
 ];
 
 impl Family {
-    /// Updates/s, and their mean age in ms, with so many waiting.
+    /// Updates/s, and their mean age in ms, with `waiting` queued updates.
     fn run(&self, waiting: f64, ceiling: Option<f64>) -> [f64; 2] {
         let set = |key: &str, value: String| format!("flow.source.updates.params.{key}={value}");
         let ceiling = ceiling.map(|rate| set("bounds.ceiling", format!("{rate}/s")));

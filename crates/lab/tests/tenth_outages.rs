@@ -40,8 +40,8 @@ fn a_round_trip_of_an_outage_does_not_slow_what_is_sent_after_it() {
     }
 }
 
-/// So many times Lazy's age, at most. It was 8.5 and 7.0: rounds alone need 20 s and more from where a flood leaves
-/// the rate.
+/// Maximum ratio to Lazy's age. It was 8.5 and 7.0: rounds alone need 20 s and more from the rate
+/// after a flood.
 const SOON: f64 = 4.0;
 
 #[test]

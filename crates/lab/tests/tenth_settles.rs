@@ -37,13 +37,13 @@ const STEPS: [(Family, f64); 2] = [(family!("step-capacity"), 8.0), (family!("st
 /// Settled: each mean from then on is within this part of the last one.
 const NEAR: f64 = 0.25;
 
-/// So many looks a round trip from the start.
+/// Number of observations per round trip from the start.
 const LOOKS: u64 = 4;
 
 /// Queues are looked at so often, as they come and go within a look.
 const GLANCE: Span = Span::from_millis(1);
 
-/// What a link holds at least in these families, packets; cells hold more.
+/// The minimum buffer of a link in these families, in packets; cells hold more.
 const BUFFER: u64 = 100;
 
 /// A run that is looked at again and again, from the first update on.
@@ -168,7 +168,7 @@ fn start(text: &str) -> ([f64; 2], u64) {
         let last = watched.age(end / 2..end);
         let all = watched.settled(0..end, 10 * LOOKS, Watched::age, last) / rtt.as_secs_f64();
         let longest = if text.contains("loss") { f64::INFINITY } else { 40.0 };
-        assert!(all < longest, "the age leaves what it has settled to: {all}");
+        assert!(all < longest, "the age leaves its settled value: {all}");
         (settled, watched.max_held(first))
     });
     runs.reduce(worse).unwrap()

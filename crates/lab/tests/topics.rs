@@ -1,5 +1,5 @@
-//! Topics in scenarios: ages, counts, alarms and times of delivery are those that arithmetic gives, by the true
-//! clock.
+//! Topics in scenarios: ages, counts, alarms and times of delivery have the computed values, by the
+//! true clock.
 
 use std::io;
 
@@ -121,7 +121,8 @@ fn a_pause_of_the_path_makes_commands_stale_and_none_is_obeyed_too_late() {
     // and of two round trips: the session has ended, and the age of its first state is unknown.
     let stale = get("stale_time") / 10.0;
     assert!((2.75..=2.95).contains(&stale), "{stale}");
-    // Those that left before the source took the silence for an end of the session, 1.2 s into the pause.
+    // States that left before the source took the silence for an end of the session, 1.2 s into the
+    // pause.
     assert!((200.0..=240.0).contains(&get("withheld")), "{}", get("withheld"));
     let known = get("delivered") + get("withheld") + get("replaced");
     assert!((known - get("generated")).abs() <= 4.0, "{known} of {}", get("generated"));
@@ -184,7 +185,7 @@ fn each_record_arrives_over_losses_and_pauses_or_is_refused() {
     assert_eq!((get("generated"), get("refused"), get("replaced")), (6_500.0, 0.0, 0.0));
     // The last ones are on their journey, and at most a pause of 3 s earlier ones came from the warm-up.
     assert!((get("delivered") - get("generated")).abs() <= 151.0, "{}", get("delivered"));
-    // The pause, and what the session takes to open again.
+    // The pause, and the time in which the session opens again.
     assert!((3.0..=6.5).contains(&get("delivery_max")), "{}", get("delivery_max"));
     assert!(get("delivery_p50") >= 0.020 && get("delivery_p50") < 0.1, "{}", get("delivery_p50"));
     // 1030 B in 20 ms fill 20 kB in 0.4 s of a pause.

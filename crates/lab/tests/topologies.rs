@@ -1,4 +1,5 @@
-//! Networks of many links: who talks to whom over which of them, and which queue those have.
+//! Networks of many links: the endpoints of flows, the links between them, and the queues of the
+//! links.
 
 use std::collections::HashSet;
 use std::io;
@@ -98,7 +99,7 @@ fn a_run_draws_its_pairs_from_its_seed() {
     let count: usize = (0..64).map(|run| drawn(&[], run).len()).sum();
     // 384 of 768, and a standard deviation is 14.
     assert!((330..440).contains(&count), "{count}");
-    // Other things that are drawn do not change who talks to whom.
+    // Other random values do not change the endpoints.
     let queue = r#"topology.hop.queue={ discipline = "red", limit = "100kB" }"#;
     assert_eq!(drawn(&[], 3), drawn(&[queue, "flow.updates.start_spread=10ms"], 3));
 }

@@ -99,7 +99,7 @@ fn the_model_is_within_5_percent_of_packets() {
         // As many as a frame carries at MCS 0, and half of 48 packets beyond.
         let level = if mcs < 2 { 4.0 / f64::from(3 - streams.min(2)) } else { 24.0 };
         let rate = mbps(round.rates(&vec![level; stations])[0]);
-        // One report, at the end: reports take of the air what the model does not have.
+        // One report, at the end: the model does not include the airtime of reports.
         let law = format!(
             "flow.video.downlink.law={{ law = 'fixed', rate = '{rate:.3}mbit', \
              downlink = {{ interval = '5900ms' }} }}"
@@ -154,7 +154,7 @@ fn from_a_cold_start_levels_settle_within_8_slots_and_sooner_than_with_the_linea
         };
         let nonlinear = settled("flow.video.downlink.law={ law = 'nonlinear', delay = '20ms' }");
         assert!(nonlinear <= 8.0 * DELTA + 0.01, "{stations}: {nonlinear}");
-        // The linear law beside it where it differs most.
+        // The linear law for comparison, where it differs most.
         if ![1, 10].contains(&stations) {
             continue;
         }
@@ -179,7 +179,7 @@ fn with_one_stream_less_levels_settle_within_8_slots_and_sooner_than_with_the_li
 #[test]
 fn stations_of_different_rates_get_what_is_fair() {
     // A slow station in place of the flow that all others are like: 2 ms do not suffice for full
-    // levels, and airtime is shared alike (5.28).
+    // levels, and stations get equal airtime (5.28).
     let slow = CELL.split("[[flow]]").nth(1).unwrap().replace("\"video\"", "\"slow\"");
     let slow =
         slow.replace("[flow.downlink]", "station = \"slow\"\n[flow.downlink]\nserver = \"video\"");

@@ -41,7 +41,7 @@ fn round((mode, stations): (Mode, usize)) -> Round {
     Round::new(&vec![link; stations]).unwrap()
 }
 
-/// What packets say of a row.
+/// A row's value by packets.
 fn measured(text: &str, row: &Row) -> f64 {
     let changes: Vec<_> = Change::each(&row.set).collect();
     let metrics = run(&Scenario::parse_with(text, &changes).unwrap(), || {}).unwrap();

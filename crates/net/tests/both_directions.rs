@@ -35,7 +35,7 @@ impl Watch for PassOn {
     }
 }
 
-/// What the monitor sends: the newest of these states to each source.
+/// The monitor's sending: the newest of these states to each source.
 fn commands(rate: f64, states: Shared) -> ReturnConfig {
     ReturnConfig {
         params: SourceParams { name: "base".into(), ..SourceParams::default() },
@@ -61,7 +61,7 @@ fn bound(quic: Option<ServerConfig>) -> Monitor {
     .expect("a monitor")
 }
 
-/// A source that sends states of this size at this rate, and passes on what it receives.
+/// A source that sends states of this size at this rate, and passes received states on.
 fn robot(
     monitor: SocketAddr,
     (name, size, rate): (String, usize, f64),

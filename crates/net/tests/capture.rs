@@ -1,4 +1,4 @@
-//! What a client learns from captures next to the air, from files and live.
+//! A client's findings from captures near the air, from files and live.
 //!
 //! Unsafe: one ioctl, TUNSETLINK, makes a TAP device look like one in monitor mode, and nothing safe
 //! offers it; the device is opened here too, as the link is set before it has a name elsewhere.
@@ -172,7 +172,7 @@ fn a_pipe_tells_packets_as_soon_as_they_are_whole_also_in_pieces() {
         for piece in [1, bytes.len()] {
             let path = folder.path().join(format!("air{number}-{piece}"));
             nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-            // It stays open: the end of the file is not what ends the wait.
+            // The pipe stays open: the wait does not end by the end of the file.
             let mut pipe = File::options().read(true).write(true).open(&path).unwrap();
             let feed = || {
                 for piece in bytes.chunks(piece) {
@@ -186,7 +186,7 @@ fn a_pipe_tells_packets_as_soon_as_they_are_whole_also_in_pieces() {
     }
 }
 
-/// What TAP devices are told by.
+/// The interface for settings of TAP devices.
 mod tap {
     nix::ioctl_write_int!(set_link, b'T', 205);
     // Its number has the size of an `int`, not that of the `ifreq` it takes.

@@ -81,7 +81,7 @@ impl Running {
     }
 }
 
-/// A target that sends back what it gets, until it is dropped.
+/// A target that sends received datagrams back, until it is dropped.
 struct Echo {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -337,7 +337,7 @@ fn rules_know_the_ports_and_the_classes_of_packets() {
     let echo = Echo::on(loopback());
     let port = echo.address.port();
     for rule in [format!("port={port} force"), "dscp=46 force".to_owned()] {
-        // What is no update is refused by a queue without room for it.
+        // A datagram that is not an update is refused by a queue without room for it.
         let queue = format!(
             "[[forward.hop]]\nrate = '100kbit'\nqueue = {{ discipline = 'ifc', classifier = '{rule}', \
              aoi = 'ifil', drop_averse = '1B' }}"

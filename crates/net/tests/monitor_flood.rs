@@ -131,7 +131,8 @@ impl Strangers {
         let cookie = Cookie(*self.bytes.first_chunk().unwrap());
         let guess = Opening { cookie, name: "honest", token: b"" };
         let len = match self.below(6) {
-            // Noise, an update of nobody, a guessed cookie, what only monitors send, a farewell.
+            // Noise, an update of an unknown session, a guessed cookie, messages that only monitors
+            // send, a goodbye.
             0 => self.below(300),
             1 => self.update(session, None),
             2 => self.update(session, Some(guess)),
@@ -195,7 +196,7 @@ fn garbage_and_spoofed_openings_make_no_record_and_do_not_stop_service() {
     let rounds = 20;
     world.flood(rounds, |stranger| {
         for _ in 0..JUNK / rounds {
-            // What the kernel does not take is lost as on any link.
+            // A datagram that the kernel does not accept is lost as on any link.
             let _ = stranger.send(strangers.next());
         }
     });

@@ -54,7 +54,7 @@ impl monitor::Watch for States {
 /// By the names of topic and key, the state and its age in s as it came.
 type Named = BTreeMap<String, (Vec<u8>, f64)>;
 
-/// What a monitor has of the topics and keys of its only source.
+/// A monitor's view of the topics and keys of its only source.
 #[derive(Clone, Default)]
 struct Mirror(Arc<Mutex<Named>>);
 
@@ -228,7 +228,7 @@ fn any() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-/// What is served to Prometheus.
+/// The metrics that Prometheus gets.
 fn metrics(relay: &RunningRelay) -> String {
     let at = relay::serve_metrics(any(), relay.asker.clone(), 9).expect("metrics");
     let mut stream = TcpStream::connect(at).expect("a connection");
@@ -310,7 +310,7 @@ fn all_topics_and_keys_are_at_each_destination_whenever_it_joins() {
     tf.write_all(b"base\n").expect(written);
     states.remove(3);
     at_late.wait_for("one key less", &states);
-    // A monitor that is restarted gets them, without those that are removed.
+    // A restarted monitor gets the topics and keys, without the removed ones.
     drop(early_monitor.end());
     at_early.held().clear();
     let early_monitor = start_monitor(early, at_early.clone());

@@ -21,8 +21,8 @@ use world::Case;
 /// How many cases run at the same time: a busy machine emulates no more paths in time.
 const AT_ONCE: usize = 4;
 
-/// The cases that are not named right. Runs some at the same time, and once more those that are not: a busy
-/// machine emulates another path than it is to be.
+/// The cases with a wrong result. Runs several at the same time, and the wrong ones once more: on a
+/// busy machine the emulated path is not the intended one.
 fn wrong(cases: &'static [Case]) -> Vec<&'static Case> {
     let all: Vec<_> = cases.iter().collect();
     let first = tried(&all);
@@ -100,7 +100,7 @@ fn without_a_fault_nothing_is_recommended() {
         return;
     }
     let wrong = wrong(NO_FAULTS);
-    assert!(wrong.is_empty(), "a fault was found where there is none: {wrong:?}");
+    assert!(wrong.is_empty(), "a fault was found in a network without one: {wrong:?}");
 }
 
 #[test]

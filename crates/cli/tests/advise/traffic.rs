@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 
-/// What the client reads: its flows, and where the server is.
+/// Inputs of the client: its flows, and the server's address.
 pub(crate) const FLOWS: &str = "FRESHLINE_TEST_FLOWS";
 pub(crate) const HOST: &str = "FRESHLINE_HOST";
 

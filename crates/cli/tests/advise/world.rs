@@ -52,7 +52,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// What advise reports.
+    /// The report of `advise`.
     pub(crate) fn run(&self) -> Value {
         let done = match self.world {
             World::Path(path) => self.on_path(path),

@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::net::{Net, can_run, is_whole};
 use super::{number, number_if};
 
-/// What the queue holds, in s.
+/// The queueing delay of a full queue, in s.
 const FULL: f64 = 40_000.0 * 8.0 / 4e6;
 /// How often it is looked at most, and how often a look must find it near that.
 const LOOKS: usize = 40;
@@ -87,7 +87,7 @@ fn an_upload_with_stamps_and_one_without_cost_this_much() {
             upload.shutdown(std::net::Shutdown::Write).unwrap();
             upload.read_exact(&mut [0]).unwrap();
             costs.push((client.ran() - before).as_secs_f64() * 1e3 / f64::from(megabytes));
-            // What the client reports is looked at now and then.
+            // The client updates its report at intervals.
             let is_as_set = (0..50).any(|_| {
                 let stamped = number(&net.metrics(), "bond_path_queueing_delay_stamped", "v1");
                 thread::sleep(Duration::from_millis(100));

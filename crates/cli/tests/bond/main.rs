@@ -30,7 +30,8 @@ use std::time::{Duration, Instant};
 use common::assert_fails;
 use net::{Net, Running, can_run, download, ended, made_up};
 
-/// Somebody else's packets fill the queue of one path: that is seen, and the other is taken.
+/// Another program's packets fill the queue of one path: the bond notices it, and takes the other
+/// path.
 #[test]
 #[ignore = "long: measures rates in real time"]
 fn a_device_queue_is_seen_and_gone_around() {

@@ -29,8 +29,9 @@ pub(crate) fn is_valid(page: &Path) {
     assert!(done.status.success(), "{}: {said}", page.display());
 }
 
-/// Opens the page in headless Chromium, without network, and leaves a picture of it beside it. Fails if anything is
-/// said on the console; gives the page's elements after it was loaded. `None`, with a message, without Chromium.
+/// Opens the page in headless Chromium, without network, and leaves a picture of it in the same
+/// folder. Fails on any message on the console; returns the page's elements after loading. `None`,
+/// with a message, without Chromium.
 #[track_caller]
 pub(crate) fn opened(page: &Path) -> Option<String> {
     let profile = tempfile::tempdir().unwrap();

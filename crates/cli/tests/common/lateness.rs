@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Sleeps again and again beside what is measured, and sees how much later it wakes.
+/// Sleeps repeatedly during a measurement, and records how much later it wakes.
 pub(crate) struct Sleeper {
     stop: Arc<AtomicBool>,
     sleeping: JoinHandle<Vec<f64>>,

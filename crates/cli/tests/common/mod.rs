@@ -1,4 +1,4 @@
-//! What tests share that have programs in the kernel, and hosts in network namespaces.
+//! Shared parts of tests that have programs in the kernel, and hosts in network namespaces.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,8 @@ use nix::unistd::Uid;
 
 pub(crate) const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
 
-/// Whether tests can run that need these files besides what all of them do; they say so if not.
+/// Whether tests can run that need these files in addition to the common requirements; prints the
+/// reason if not.
 pub(crate) fn can_run_with(files: &[&str]) -> bool {
     let tools = ["ip", "ss", "tc", "nsenter", "unshare"];
     let missing = if !Uid::effective().is_root() {
@@ -46,7 +47,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What was said without the lines that it was broken into, which are the terminal's choice.
+/// The text without its line breaks, which depend on the terminal.
 pub(crate) fn words(said: &[u8]) -> String {
     let said = text(said);
     said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")

@@ -2,7 +2,7 @@
 
 use std::process::Child;
 
-/// Kills what it holds, also when a test fails.
+/// Kills its child when dropped, also when a test fails.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {

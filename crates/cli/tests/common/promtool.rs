@@ -1,4 +1,4 @@
-//! The linter of Prometheus, for what exporters print.
+//! The linter of Prometheus, for the output of exporters.
 
 use std::io::Write;
 use std::path::Path;

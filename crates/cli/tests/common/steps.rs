@@ -1,9 +1,9 @@
 //! Commands that are killed between two of their steps.
 //!
-//! A step is a system call that may change what the kernel keeps when the process is gone: it makes or
-//! removes a pin or a folder, links or detaches a program, or sends netlink a request. The test traces the
-//! command (ptrace) and kills it as it enters one of these calls, which then does not happen. That needs no
-//! hook in the command, and the processor whose registers are read here.
+//! A step is a system call that may change state that the kernel keeps when the process is gone: it
+//! makes or removes a pin or a folder, links or detaches a program, or sends netlink a request. The
+//! test traces the command (ptrace) and kills it as it enters one of these calls, which then does
+//! not happen. That needs no hook in the command, and the processor whose registers are read here.
 //!
 //! A test takes the first and the last steps and some in between; with `FRESHLINE_EVERY_STEP=1` all:
 //!

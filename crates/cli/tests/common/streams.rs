@@ -11,7 +11,7 @@ use std::time::Instant;
 pub(crate) struct Streams {
     /// Of each the one that sends, then the other.
     pub(crate) ends: Vec<TcpStream>,
-    /// What each has carried.
+    /// Bytes that each stream has carried.
     carried: Vec<Arc<AtomicU64>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -38,7 +38,7 @@ impl Streams {
         streams
     }
 
-    /// What each carries while `what` happens, in Mbit/s.
+    /// Goodput of each stream while `what` runs, in Mbit/s.
     pub(crate) fn goodputs(&self, what: impl FnOnce()) -> Vec<f64> {
         let carried = || self.carried.iter().map(|one| one.load(Ordering::Relaxed));
         let (start, before): (_, Vec<_>) = (Instant::now(), carried().collect());

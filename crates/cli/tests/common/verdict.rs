@@ -1,12 +1,12 @@
-//! Rows of real time that a busy machine may spoil: measured again, and where nothing can be known,
-//! that is said.
+//! Rows of real time that a busy machine may spoil: they are measured again, and the test says so
+//! if the result is undecided.
 
 use std::{iter, thread};
 
 /// How often a row may be measured.
 pub(crate) const TRIES: usize = 3;
 
-/// What a try told.
+/// The result of a try.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Verdict {
     AsWanted,
@@ -16,8 +16,9 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Of a try by an emulator that was so `late` (one packet in a hundred later than so many ms,
-    /// or a part of its frames); beyond `timely` it showed another path than it is to be.
+    /// The verdict on a try with an emulator that was `late` by this measure (the 99th percentile
+    /// of the packets' lateness in ms, or a fraction of frames); beyond `timely` the emulated path
+    /// was not the intended one.
     pub(crate) fn of(is_as_wanted: bool, late: f64, timely: f64) -> Self {
         match is_as_wanted {
             true => Self::AsWanted,

@@ -59,7 +59,7 @@ fn mesh(arguments: &str) -> Output {
     Command::new(FRESHLINE).arg("mesh").args(arguments.split(' ')).output().unwrap()
 }
 
-/// What `status`, asked by this command, says; nothing if nothing is attached.
+/// The `status` by this command; `None` if nothing is attached.
 fn status(mut command: Command) -> Option<Value> {
     let printed = command.args(["mesh", "status", "--json"]).output().unwrap();
     let mut report: Value = serde_json::from_slice(&printed.stdout).unwrap();

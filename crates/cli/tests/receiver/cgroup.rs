@@ -61,7 +61,7 @@ impl TestCgroup {
         self.freshline(&["detach"]).output().unwrap()
     }
 
-    /// What `status` says of this cgroup.
+    /// The `status` of this cgroup.
     pub(crate) fn status(&self) -> Option<Value> {
         attachment(Command::new(FRESHLINE), "cgroup", self.path.to_str().unwrap())
     }
@@ -87,7 +87,8 @@ impl TestCgroup {
         done
     }
 
-    /// A process in the cgroup that reads what the listener's connection sends, and says how much.
+    /// A process in the cgroup that reads the data of the listener's connection, and prints how
+    /// many bytes it read.
     fn reader(&self, listener: &TcpListener) -> Child {
         let script = format!(
             "echo 0 >{}/cgroup.procs; exec 3<>/dev/tcp/127.0.0.1/{}; cat <&3 | wc -c",

@@ -1,4 +1,4 @@
-//! What commands leave behind that are killed, and that the next command completes their work.
+//! The state that killed commands leave behind, and its completion by the next command.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! What these tests share.
+//! Shared parts of these tests.
 
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Which packets `freshline router` replaces by newer ones, and what it says of them.
+//! The packets that `freshline router` replaces by newer ones, and its report on them.
 
 use std::net::UdpSocket;
 use std::thread;
@@ -22,8 +22,8 @@ fn sum(report: &Value, key: &str) -> u64 {
     report["classes"].as_array().unwrap().iter().map(|class| count(&class[key])).sum()
 }
 
-/// Ten datagrams of 1200 bytes, 30 times a second, for so many frames; more than the link carries
-/// while a frame comes.
+/// Sends `frames` frames at 30 a second, ten datagrams of 1200 bytes each: more than the link
+/// carries while a frame arrives.
 fn send_video(net: &Net, frames: u32) {
     net.within("a", || {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -68,7 +68,7 @@ fn what_flows_would_be_is_shown_with_the_reason() {
         let command =
             ["router", "suggest", "--watch", DEVICE, "--duration", "1s", "--json", "--classify"];
         let watching = net.freshline("r", &[&command[..], &[rules]].concat()).spawn().unwrap();
-        // It may take a moment to begin: what it has to see comes again and again.
+        // The command may take a moment to start: the packets that it should see are repeated.
         net.within("a", || {
             for _ in 0..20 {
                 for (at, (_, front)) in STREAMS.iter().enumerate() {

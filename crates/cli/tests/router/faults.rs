@@ -1,4 +1,4 @@
-//! What goes wrong around a running `freshline router`.
+//! Faults around a running `freshline router`.
 
 use std::fs;
 use std::io::Read;
@@ -57,7 +57,7 @@ fn the_link_goes_on_when_another_router_ends_the_device_was_down_or_it_was_stopp
     }
 }
 
-/// Disciplines that hold what [`fill`] sends, as in a file. IFIL keeps one packet of each flow.
+/// Disciplines that hold the packets of [`fill`], as in a file. IFIL keeps one packet of each flow.
 const QUEUES: [&str; 7] = [
     "\"1000p\"",
     "\"lifo\"",
@@ -220,7 +220,7 @@ fn packets_pass_a_router_that_is_stopped_and_are_shaped_again_once_it_runs() {
     let unshaped = &router.status()["unshaped"];
     assert_eq!(count(&unshaped["count"]), 1, "{unshaped}");
     let seconds = unshaped["duration_s"].as_f64().unwrap();
-    assert!((0.4..60.0).contains(&seconds), "1.5 s without a lease of 1 s, and what came before");
+    assert!((0.4..60.0).contains(&seconds), "1.5 s without a lease of 1 s, and the time before");
     let mut errors = router.running.0.stderr.take().unwrap();
     router.stop();
     let mut said = String::new();

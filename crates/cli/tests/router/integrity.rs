@@ -49,7 +49,7 @@ fn send_all_sizes(net: &Net, host: &str, rounds: usize) -> u64 {
             }
             for round in 0..rounds {
                 for size in [1, 12, 60, 333, 1000, 1452] {
-                    // A port where nobody listens is told of, once.
+                    // The kernel reports a closed port, once.
                     let port = 20_000 + (round % 8) as u16;
                     sent += u64::from(socket.send_to(&vec![7; size], (to, port)).is_ok());
                 }
@@ -137,7 +137,8 @@ fn no_checksum_of_tcp_is_wrong_where_super_packets_are_cut_whole_or_come_out_of_
     }
 }
 
-/// Probes over IPv4 and IPv6 beside a flood from the same host: how many of each come, of a hundred.
+/// Probes over IPv4 and IPv6 during a flood from the same host: how many of a hundred arrive over
+/// each.
 fn beside_a_flood(net: &Net) -> [usize; 2] {
     let router = Router::start(net, &["--rate", "4mbit", "--queue", "fq_codel"]);
     let receivers = ["10.77.2.1", "fd77:2::1"].map(|address| {
@@ -146,7 +147,7 @@ fn beside_a_flood(net: &Net) -> [usize; 2] {
     });
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        // Up to ten times what the link carries.
+        // Up to ten times the link's capacity.
         scope.spawn(|| {
             net.within("a", || {
                 let socket = UdpSocket::bind("0.0.0.0:0").unwrap();

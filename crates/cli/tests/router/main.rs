@@ -2,7 +2,7 @@
 
 mod beside;
 mod classes;
-// Not all of it is for what needs no control groups.
+// Tests without control groups do not use all of it.
 #[allow(dead_code)]
 #[path = "../common/mod.rs"]
 mod common;
@@ -32,8 +32,8 @@ use net::{Net, can_run};
 use running::Router;
 use verdict::Verdict;
 
-/// An update's way is that of a source, a router and a monitor, each of which sleeps until it is to
-/// act: who wakes later makes ages other than those of the path.
+/// An update passes a source, a router and a monitor, each of which sleeps until it is to act: if
+/// one wakes late, the measured age is not that of the path.
 const TIMELY_MS: f64 = 0.5;
 
 fn measured(net: &Net, rate: &str, queue: &str) -> Outcome {

@@ -5,8 +5,8 @@
 //!         in A: `r`     in R: `a`, `b`    in B: `r`
 //! ```
 //!
-//! What sends may be behind a path of our emulator in A, for the propagation delay: the kernel has
-//! none to offer everywhere.
+//! The sender may be behind a path of Freshline's emulator in A, for the propagation delay: not
+//! every kernel can emulate one.
 
 use std::fs;
 use std::io::Write;
@@ -26,7 +26,7 @@ use super::hosts::Hosts;
 /// The device of the router towards B.
 pub(crate) const DEVICE: &str = "b";
 
-/// What a test needs and this machine lacks, if anything; it is said once.
+/// The missing requirement of the tests on this machine, if any; it is printed once.
 pub(crate) fn can_run() -> bool {
     let cubic = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     let table = "/proc/net/netfilter/nfnetlink_queue";
@@ -55,7 +55,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// With this much propagation delay between what sends and B, in both directions.
+    /// With this propagation delay between the sender and B, in both directions.
     pub(crate) fn with_delay(delay: &str) -> Self {
         let mut net = Self::new();
         let mut path = NamedTempFile::with_suffix(".toml").unwrap();

@@ -28,7 +28,7 @@ impl<'a> Router<'a> {
         Self::of(net, "--dev", name, flags)
     }
 
-    /// With a TUN device into which what comes from A is routed.
+    /// With a TUN device into which the packets of A are routed.
     pub(crate) fn behind_tun(net: &'a Net, flags: &[&str]) -> Self {
         const TUN: &str = "shaped";
         let router = Self::of(net, "--tun", TUN, flags);

@@ -58,7 +58,7 @@ impl Bulk {
     }
 }
 
-/// The first connection; a sender that could not start keeps nobody waiting.
+/// The first connection; gives up if the sender could not start.
 fn accepted(listener: &TcpListener) -> TcpStream {
     listener.set_nonblocking(true).unwrap();
     for _ in 0..500 {
@@ -162,13 +162,13 @@ pub(crate) fn send_from(
     net.within("a", || {
         let socket = UdpSocket::bind((source, 0)).unwrap();
         for port in ports {
-            // A port where nobody listens is told of, once; the next one is another.
+            // The kernel reports a closed port, once; the next one is another.
             while socket.send_to(&vec![0; len], (net.far(), port)).is_err() {}
         }
     });
 }
 
-/// Datagrams over IPv4 that came to B for ports where nobody listens.
+/// Datagrams over IPv4 that reached closed ports of B.
 pub(crate) fn arrived_for_nobody(net: &Net) -> u64 {
     let table = net.within("b", || fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
     let numbers = table.lines().filter(|line| line.starts_with("Udp: ")).nth(1).unwrap();

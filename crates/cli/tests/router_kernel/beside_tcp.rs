@@ -1,5 +1,5 @@
-//! Updates beside a TCP stream, through the discipline in the kernel, the one in user space, and the
-//! lab's.
+//! Updates and a TCP stream that share a link, through the discipline in the kernel, the one in
+//! user space, and the lab's.
 
 use std::fs;
 use std::thread;

@@ -1,5 +1,5 @@
-//! What `attach` and `detach` leave behind that are killed, and that the next command completes their
-//! work.
+//! The state that killed `attach` and `detach` commands leave behind, and its completion by the
+//! next command.
 
 use std::fs;
 use std::process::Command;

@@ -61,7 +61,7 @@ fn queue_limit(net: &Net) -> u64 {
     String::from_utf8(done.stdout).unwrap().trim().parse().unwrap()
 }
 
-/// Updates beside a TCP stream, and the report after them.
+/// Updates and a TCP stream at the same time, and the report after them.
 fn by_ifc(net: &Net) -> (Outcome, Value) {
     let attached = Attached::new(net, &["--classify", "udp force"]);
     let outcome = measured(net, WINDOW);

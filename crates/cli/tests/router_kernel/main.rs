@@ -5,7 +5,7 @@ mod attached;
 #[path = "../router/beside.rs"]
 mod beside;
 mod beside_tcp;
-// Not all of it is for what needs no control groups.
+// Tests without control groups do not use all of it.
 #[allow(dead_code)]
 #[path = "../common/mod.rs"]
 mod common;
@@ -112,7 +112,7 @@ fn a_device_has_one_router_in_user_space_or_in_the_kernel() {
     refused("run", "another `freshline router` shapes b already");
     traffic::send(&net, 100, 10_000..10_010);
     assert!(metrics().contains(all_came), "{}", metrics());
-    // What waits leaves when it ends.
+    // Queued packets leave when it ends.
     assert_eq!(count(&router.stop()["classes"][0]["packets_out"]), 10);
     assert_eq!(traffic::arrived_for_nobody(&net), 10);
 

@@ -1,4 +1,4 @@
-//! What attackers do, as fast as one core lets them.
+//! The attacks, as fast as one core runs them.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,7 +153,7 @@ const WINDOW: usize = 64;
 fn half_open(target: &Target, addresses: u32, is_over: impl Fn() -> bool) -> usize {
     let monitor: SocketAddr = MONITOR.parse().expect("an address");
     let (mut buffer, mut answer) = (Vec::new(), [0; 1500]);
-    // What the server sends must find a socket, or the kernel reports the port as closed.
+    // The server's datagrams must find a socket, or the kernel reports the port as closed.
     let mut sockets = std::collections::VecDeque::new();
     let mut offered = 0;
     while !is_over() {
@@ -179,7 +179,7 @@ fn half_open(target: &Target, addresses: u32, is_over: impl Fn() -> bool) -> usi
                     index += 1;
                     continue;
                 };
-                // A Retry is answered, and what follows is not.
+                // A Retry is answered, and later datagrams are not.
                 if len < 300 {
                     client.handle(Instant::now(), monitor, None, &answer[..len]);
                     flush(client, socket, &mut buffer);

@@ -79,7 +79,7 @@ fn the_backlog_of_a_real_station_is_read_by_nl80211_as_by_iw() {
     );
     assert_eq!(cable["queue_source"], Value::Null, "a cable between namespaces has no queue");
     assert!(said.contains("queue 0 (nl80211)"), "empty while it sends");
-    // Those that it sent while it scanned: without an answer, and not taken for lost.
+    // The updates that it sent while it scanned: without an answer, and not taken for lost.
     let count = |name: &str| wifi[name].as_u64().unwrap();
     let packets = count("queue_packets");
     assert!((3..=count("sent") - count("acked")).contains(&packets), "{wifi}");

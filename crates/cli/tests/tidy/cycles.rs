@@ -2,9 +2,9 @@
 //!
 //! A module is a file; modules inside a file belong to it. Module A uses B if a path in A, outside of
 //! tests, leads to something that is defined in B: re-exports are followed, and `pub use` alone uses
-//! nothing. A module and those below it may use each other, as a folder's `mod.rs` holds what its files
-//! share; the crate's root holds nothing that others use. Not seen are methods, and what macros expand
-//! to.
+//! nothing. A module and those below it may use each other, as a folder's `mod.rs` holds the shared
+//! parts of its files; the crate's root holds nothing that other modules use. Methods and the
+//! expansion of macros are not seen.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -64,7 +64,7 @@ impl Crate<'_> {
         let first = &self.files[&cycle[0]].source;
         let line = uses[&cycle[0]][&cycle[1 % cycle.len()]];
         let what = format!(
-            "modules use each other: {}; move what both need into a module of its own",
+            "modules use each other: {}; move the shared part into a module of its own",
             steps.join(", ")
         );
         first.breach(line, what)

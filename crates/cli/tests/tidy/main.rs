@@ -300,7 +300,7 @@ fn forbidden_imports(manifest: &Source) -> Vec<String> {
     for import in imports(&parsed) {
         let line = manifest.line_of(&import);
         if import.starts_with("freshline") && !allowed.contains(&import.as_str()) {
-            let what = format!("must not import {import}; move what both need into freshline-core");
+            let what = format!("must not import {import}; move shared parts to freshline-core");
             breaches.push(manifest.breach(line, what));
         }
         let only_in = ONLY_IN.iter().find(|(prefix, ..)| import.starts_with(prefix));
@@ -392,7 +392,7 @@ fn misshapen(program: &Source) -> Vec<String> {
     };
     // Similar programs share it, in the folder above.
     let interfaces = ["intf.h", "../intf.h"];
-    [(&interfaces[..], "what it shares with its loader"), (&["mod.rs"], "its loader")]
+    [(&interfaces[..], "the interface with its loader"), (&["mod.rs"], "its loader")]
         .into_iter()
         .filter(|(names, _)| !names.iter().any(|name| root().join(folder).join(name).is_file()))
         .map(|(names, what)| program.breach(1, format!("no {} for {what}", names.join(" or "))))

@@ -36,7 +36,7 @@ const FIRST_WORDS: &[(&str, &str)] =
 
 /// Identifiers that stay, with the reason.
 const KEPT: &[(&str, &str)] = &[
-    ("gives_way", "to give way is what it does"),
+    ("gives_way", "to yield a place to a newcomer"),
     ("one_way", "a one-way delay"),
     ("one_way_delay_ms", "likewise, a key of JSON"),
     ("least_common_multiple", "a term of arithmetic"),

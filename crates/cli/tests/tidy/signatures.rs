@@ -1,7 +1,9 @@
-//! Public signatures name no type of a third-party crate, so that a dependency can be replaced or updated
-//! without a change for those that use ours. Error sources may: a type of an error is for its text.
+//! Public signatures name no type of a third-party crate, so that a dependency can be replaced or
+//! updated without a change for users of this crate. Error sources may: a type of an error is for
+//! its text.
 //!
-//! What is `pub` in the text is public: the lint `unreachable_pub` makes everything else `pub(crate)`.
+//! Items with `pub` in the text are public: the lint `unreachable_pub` makes everything else
+//! `pub(crate)`.
 
 use std::collections::BTreeSet;
 
@@ -106,7 +108,7 @@ fn foreign_types(source: &Source, third_party: &BTreeSet<String>) -> Vec<String>
         }
         let text = public_text(lines, at);
         if is_foreign(&text) {
-            let what = "a public signature with a type of a third-party crate; give it a type of ours, \
+            let what = "a public signature with a type of a third-party crate; use a type of this crate, \
                         or a reason in ALLOWED in tests/tidy/signatures.rs";
             breaches.push(source.breach(at + 1, what));
         }
@@ -141,7 +143,7 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .map(|word| (word.as_ptr() as usize - text.as_ptr() as usize, word))
 }
 
-/// What others see of the item that begins in this line.
+/// The public part of the item that begins in this line.
 fn public_text(lines: &[String], at: usize) -> String {
     let line = lines[at].trim_start();
     let item = line.trim_start_matches("pub ");

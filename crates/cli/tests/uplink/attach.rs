@@ -1,4 +1,4 @@
-//! What `attach`, `detach` and `run` leave as it was, however they end.
+//! The state that `attach`, `detach` and `run` restore, however they end.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -67,7 +67,9 @@ fn control_stays_until_detached_and_then_nothing_is_left() {
         downloaded(&net);
         let status = net.status().unwrap();
         assert_eq!((&status["pinned"], &status["threshold"]), (&true.into(), &0.5.into()));
-        // Of a download, only what opens and closes it is no mere ack.
+        // The packets that A sends for a download are mere acks, except for its opening and closing
+        // packets.
+        // close it.
         let flows = status["flows"].as_array().unwrap().iter();
         let bands: Vec<_> = flows
             .filter(|flow| flow["packets"].as_u64().unwrap() > 2)
@@ -150,7 +152,7 @@ fn what_could_not_come_back_is_not_touched() {
         let refused = net.on_device("attach", "--rate 10mbit");
         assert_fails(&refused, 1, "could not be restored afterwards");
         assert_fails(&refused, 1, "attach without --rate");
-        // Not what it has counted since.
+        // Without its counters.
         let stable = |root: &str| root.split(" refcnt").next().map(str::to_owned);
         assert_eq!((stable(&net.root()), net.pins()), (stable(&before), 0));
     }
@@ -248,7 +250,7 @@ fn a_command_runs_with_its_own_uploads_alone_in_the_bulk_band() {
     let script = format!("exec 3<>/dev/tcp/10.78.0.2/{port}; cat /dev/zero >&3");
     let mut run = net.uplink("run --rate 10mbit --dev");
     let mut run = run.args([DEVICE, "--", "bash", "-c", &script]).spawn().unwrap();
-    // Whoever reads nothing lets the send buffer be filled.
+    // A peer that reads nothing lets the send buffer fill.
     let _connection = accepted(&listener, &mut run);
     let others = uploads(&net, 1);
     assert_eq!(band_of(&net, port).unwrap(), "bulk");

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::common::{FRESHLINE, can_run_with, text};
 
-/// What `status` has of the device while eight uploads pass a link of 5 Mbit/s, with these options of
+/// The device's `status` while eight uploads pass a link of 5 Mbit/s, with these options of
 /// `attach`.
 fn status_during_an_upload(options: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What commands leave behind that are killed, and that the next command completes their work.
+//! The state that killed commands leave behind, and its completion by the next command.
 
 use std::process::{Child, Stdio};
 use std::thread;
@@ -11,7 +11,7 @@ use super::common::{FRESHLINE, assert_fails, assert_succeeded, text};
 use super::net::{DEVICE, Net, can_run};
 use super::steps::{can_trace, kill_before, steps_of};
 
-/// What `status` says was left on A's devices.
+/// The leftovers on A's devices according to `status`.
 fn leftovers(net: &Net) -> Vec<Value> {
     let printed = net.uplink("status --json").output().unwrap();
     let report: Value = serde_json::from_slice(&printed.stdout).unwrap();

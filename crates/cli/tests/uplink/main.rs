@@ -30,7 +30,7 @@ use traffic::{Questions, downloaded, uploads};
 const WARM_UP: Duration = Duration::from_millis(1000);
 const WINDOW: Duration = Duration::from_millis(2000);
 
-/// What uploads and questions came to.
+/// The results of uploads and questions.
 #[derive(Debug)]
 struct Outcome {
     question_ms: f64,
@@ -56,7 +56,7 @@ fn tbf_with_bands(net: &Net, shape: &str) {
     net.tc("a", "qdisc add", "parent 1:1 handle 2: pfifo_fast");
 }
 
-/// Holds what control makes of uploads and questions against what they were without it.
+/// Compares uploads and questions under control with those without it.
 fn compare(name: &str, without: &Outcome, uploads: &Streams, questions: &mut Questions) {
     let is_good = |with: &Outcome| {
         with.question_ms < without.question_ms / 2.0 && with.goodput() >= 0.97 * without.goodput()

@@ -23,7 +23,7 @@ pub(crate) fn can_run() -> bool {
     can_run_with(&[])
 }
 
-/// The two namespaces, for as long as this is, and what is attached in them.
+/// The two namespaces and everything attached in them, for the lifetime of this value.
 pub(crate) struct Net {
     hosts: Hosts,
     /// One at a time: they measure.
@@ -92,7 +92,7 @@ impl Net {
         command.args(["--dev", DEVICE]).args(options.split_whitespace()).output().unwrap()
     }
 
-    /// What `status` says of A's device.
+    /// The `status` of A's device.
     pub(crate) fn status(&self) -> Option<Value> {
         let printed = self.uplink("status --json").output().unwrap();
         let report: Value = serde_json::from_slice(&printed.stdout).unwrap();

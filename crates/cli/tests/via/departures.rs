@@ -15,10 +15,10 @@ use serde_json::Value;
 use super::common::{FRESHLINE, assert_succeeded, text};
 use super::two_paths::{Net, Running, SERVER, can_run};
 
-/// The rate of v1 in bytes/s, and what is kept in its queue: 200 ms.
+/// The rate of v1 in bytes/s, and the bytes kept in its queue: 200 ms.
 const RATE: f64 = 125_000.0;
 const KEPT: f64 = 25_000.0;
-/// What a datagram of 958 bytes takes of the queue.
+/// The size of a datagram of 958 bytes in the queue.
 const FRAME: f64 = 1_000.0;
 const SPAN: Duration = Duration::from_secs(3);
 

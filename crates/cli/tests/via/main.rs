@@ -31,15 +31,15 @@ use verdict::Verdict;
 const FAST: &str = "v1@10.79.1.2:4001";
 const SLOW: &str = "v2@10.79.2.2:4001";
 
-/// What stands in the way on the first path: a queue of 240 ms, which others fill in 90.
+/// The first path's hop: a queue of 240 ms, which cross traffic fills in 90 ms.
 const FAST_HOP: [&str; 2] = ["rate=10mbit,delay=8ms,queue=200p", "delay=8ms"];
 const SLOW_HOP: [&str; 2] = ["rate=5mbit,delay=25ms,jitter=5ms,queue=100p", "delay=25ms"];
 
 /// One run, in which all sources meet the same bursts at the same time.
 ///
 /// Ages are means over 25 s, as the monitor knows them. `freshest` shares the better path's bursts
-/// for some tens of ms each; what it may be above the better path alone is noise of the machine,
-/// for which 5 % are left.
+/// for some tens of ms each; any further excess over the better path alone is noise of the machine,
+/// for which 5 % are allowed.
 #[test]
 #[ignore = "long: measures delays in real time"]
 fn over_two_paths_updates_are_no_older_than_over_the_better_one() {
@@ -150,7 +150,7 @@ fn what_cannot_be_is_refused_with_the_reason() {
     ] {
         assert_fails(&source(&format!("--via lo,lo --scheduler {flags}")), 2, reason);
     }
-    // With settings in their ranges it runs, and nobody answers.
+    // With settings in their ranges it runs, and no monitor answers.
     let settings = "--scheduler qaware --alpha 0.5 --estimator algorithm-1";
     assert_fails(&source(&format!("--via lo,lo {settings}")), 1, "no update was acknowledged");
     assert_fails(&source("--via lo@nowhere"), 2, "wlan0@192.0.2.1");

@@ -127,7 +127,7 @@ fn a_file_goes_through_and_packets_are_logged() {
     assert_eq!((&report["joined"], &report["left"]), (&1.into(), &1.into()));
 }
 
-/// What is served at `http://127.0.0.1:PORT/metrics`.
+/// The metrics at `http://127.0.0.1:PORT/metrics`.
 fn metrics(port: u16) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -167,7 +167,7 @@ fn metrics_tell_of_clients_while_they_are_there() {
         thread::sleep(Duration::from_millis(50));
         !metrics(server.port).contains(named)
     });
-    assert!(gone, "who has left is in the sums only");
+    assert!(gone, "a client that has left is in the sums only");
     let report = server.end();
     assert_eq!((&report["law"], &report["left"]), (&"fixed".into(), &1.into()));
     assert_eq!(report["ended"][0]["client"], "viewer");

@@ -1,4 +1,4 @@
-//! By what a client counts packets a frame, over real sockets and an emulated access point.
+//! Ways in which a client counts packets per frame, over real sockets and an emulated access point.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::verdict::{Verdict, failed};
 /// Later than this, frames are not those of the cell.
 const TIMELY_MS: f64 = 3.0;
 
-/// What a client told, and said.
+/// A client's report, and its text on standard error.
 fn end(client: Child) -> (Value, String) {
     let Output { status, stdout, stderr } = client.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&stderr).into_owned();
@@ -120,7 +120,7 @@ fn frames_are_logged(log: &Path, packets: u64, level: f64) {
     assert!((logged / level - 1.0).abs() < 0.05, "{logged} {level}");
 }
 
-/// What a client says with such a capture, and whether it counted.
+/// A client's text with such a capture, and whether it counted.
 fn said_with(bytes: &[u8], stays_open: bool) -> String {
     let folder = tempfile::tempdir().unwrap();
     let air = folder.path().join("air.pcap");

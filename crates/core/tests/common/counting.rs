@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Allocations of this thread: other tests run beside it.
+    /// Allocations of this thread: other tests run at the same time.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     /// Bytes that it has allocated and not freed.
     static HELD: Cell<isize> = const { Cell::new(0) };

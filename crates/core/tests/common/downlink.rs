@@ -23,7 +23,7 @@ pub(crate) fn best_effort() -> CategoryParams {
     *Access::EDCA.params(Category::BestEffort)
 }
 
-/// What frames take at such a rate.
+/// The duration of frames at such a rate.
 pub(crate) fn link(mode: Mode) -> Link {
     Link::new(&mode, &Timing::of(Standard::Ac), &Framing::VHT, &best_effort(), PACKET)
 }
@@ -38,7 +38,7 @@ pub(crate) struct Downlink<L> {
     pub(crate) law: L,
     pub(crate) now: Time,
     pub(crate) stations: Vec<Mode>,
-    /// How many times as much as in an idle channel a frame costs beside its packets.
+    /// Factor on a frame's overhead (its cost without its packets), relative to an idle channel.
     pub(crate) contention: f64,
     /// Packets of the frames of the last round.
     levels: Vec<f64>,
@@ -73,7 +73,8 @@ impl<L: DownlinkLaw> Downlink<L> {
         self.slot_with(|_, report| Some(report))
     }
 
-    /// A slot in which clients tell what `tell` makes of what they saw, which is returned.
+    /// A slot in which each client sends the result of `tell` for its own report; returns the
+    /// clients' own reports.
     pub(crate) fn slot_with(
         &mut self,
         tell: impl Fn(usize, Report) -> Option<Report>,

@@ -1,5 +1,5 @@
-//! A source with a pose and a topic of records, a path, and a monitor, in virtual time. Both
-//! ends can be restarted: what they write down is what drivers keep in files.
+//! A source with a pose and a topic of records, a path, and a monitor, in virtual time. Both ends
+//! can be restarted: their saved state stands for the files of drivers.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::collections::VecDeque;
@@ -39,7 +39,7 @@ pub(crate) enum Pose {
     Timed(Span, usize),
 }
 
-/// What a run is of.
+/// The parameters of a run.
 pub(crate) struct Setup {
     pub(crate) law: fn() -> Box<dyn RateLaw>,
     pub(crate) limits: Limits,
@@ -313,7 +313,7 @@ impl World {
         }
     }
 
-    /// The application takes records again, and at once those that are complete.
+    /// The application takes records again, starting with the records that are complete now.
     pub(crate) fn resume_taking(&mut self) {
         self.is_taking = true;
         let sources: Vec<_> = self.monitor.records().map(|(source, _)| source).collect();

@@ -19,7 +19,7 @@ use crate::wire::{Wire, arrived, next_at};
 /// The longest datagram.
 pub(crate) const DATAGRAM: usize = 1_200;
 
-/// What a monitor is known to hold, by its events: the number in the state of each key.
+/// The monitor's contents according to its events: the number in the state of each key.
 pub(crate) type Mirror = BTreeMap<Vec<u8>, u64>;
 
 /// A source with one topic with keys, a path, and a monitor.
@@ -32,13 +32,13 @@ pub(crate) struct World {
     pub(crate) forward: Wire,
     pub(crate) reverse: Wire,
     pub(crate) delay: Span,
-    /// Up to so much more, so that datagrams overtake each other.
+    /// Maximum additional delay, so that datagrams overtake each other.
     pub(crate) jitter: Span,
     /// Of updates and of acks, in 2⁻³².
     pub(crate) loss: u32,
     /// Of updates that arrive twice.
     pub(crate) copies: u32,
-    /// What the path carries, and until when it is busy.
+    /// The path's capacity, and the time until which it is busy.
     pub(crate) rate: Option<BitRate>,
     pub(crate) busy_until: Time,
     pub(crate) random: Pcg32,
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// What the monitor holds now.
+    /// The monitor's present contents.
     pub(crate) fn held(&self) -> Mirror {
         let records = self.monitor.records();
         let topics = records.flat_map(|(_, record)| record.topics());

@@ -79,7 +79,7 @@ pub(crate) enum Former {
     Always,
 }
 
-/// A rule that decides what leaves.
+/// A rule that chooses the next symbol to send.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Rule {
     Law,

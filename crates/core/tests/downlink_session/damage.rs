@@ -1,4 +1,4 @@
-//! One damaged bit in one datagram, in each of its fields, and what it costs.
+//! The cost of one damaged bit in one datagram, in each of its fields.
 
 use freshline_core::unit::Span;
 use freshline_core::wire::{Packet, Report};

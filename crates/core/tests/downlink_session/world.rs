@@ -84,7 +84,7 @@ pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) server: Server<u32>,
     pub(crate) hosts: Vec<Host>,
-    /// What is sent to a client at a time, in bytes of payload; 0: nothing to send.
+    /// Bytes of payload offered to a client at a time; 0: nothing to send.
     pub(crate) payload: usize,
     pub(crate) faults: Faults,
     pub(crate) server_is_cut: bool,
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// Another process takes the server's place; it knows nobody.
+    /// Another process takes the server's place; it knows no clients.
     pub(crate) fn restart_server(&mut self) {
         self.lives += 1;
         self.server = server(&self.law, self.lives);
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Forgets what was measured.
+    /// Clears the measurements.
     pub(crate) fn begin_measuring(&mut self) {
         for host in &mut self.hosts {
             host.delays = SpanHistogram::default();

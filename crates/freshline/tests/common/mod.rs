@@ -1,4 +1,4 @@
-//! What tests in virtual time share.
+//! Shared parts of tests in virtual time.
 
 use std::error::Error;
 use std::time::Duration;

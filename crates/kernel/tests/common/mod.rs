@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What the program of this name answers to these lines: rows of numbers.
+/// The output of the program of this name for these lines: rows of numbers.
 pub(crate) fn on_host(program: &str, lines: &str) -> Vec<Vec<u64>> {
     let folder = tempfile::tempdir().unwrap();
     let built = folder.path().join(program);

@@ -1,4 +1,4 @@
-//! The kernel's own TCP, captured by tcpdump, against what the socket says of itself.
+//! The kernel's own TCP, captured by tcpdump, compared with the socket's own statistics.
 //!
 //! Loopback has no delay, but a receiver that holds its acks back for 40 ms makes one, which both
 //! the socket and the capture see.

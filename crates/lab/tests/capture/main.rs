@@ -1,4 +1,4 @@
-//! Captures with known times tell the ages that follow from them.
+//! Captures with known times yield the ages that follow from them.
 
 mod endpoints;
 mod kernel;
@@ -257,7 +257,7 @@ fn what_is_beyond_the_bounds_is_counted() {
     let flow = only_flow(&report);
     assert_eq!(report.packets.over_limit, 1);
     assert!(flow.untracked > 0, "{flow:?}");
-    assert_eq!(flow.rtt.unwrap().mean_ms, 30.0, "what is followed is followed exactly");
+    assert_eq!(flow.rtt.unwrap().mean_ms, 30.0, "the tracked packets are measured exactly");
     assert_eq!(flow.acked_bytes, 10_000);
 }
 

@@ -23,13 +23,13 @@ pub(crate) struct Captured {
 }
 
 impl Captured {
-    /// What a UDP datagram over IPv4 carries.
+    /// The payload of a UDP datagram over IPv4.
     pub(crate) fn payload(&self) -> &[u8] {
         &self.bytes[28..]
     }
 }
 
-/// A TCP segment; what a test does not name is a plain ack from [`CLIENT`] to [`SERVER`].
+/// A TCP segment; by default it is a plain ack from [`CLIENT`] to [`SERVER`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tcp {
     pub(crate) from: &'static str,
@@ -157,7 +157,7 @@ pub(crate) fn pcapng(link: LinkType, packets: &[Captured]) -> Vec<u8> {
     file
 }
 
-/// What a sound file tells.
+/// The report on a valid file.
 pub(crate) fn report(file: &[u8]) -> Report {
     let measured = measure(file, Limits::default());
     assert!(measured.error.is_none(), "{:?}", measured.error);

@@ -6,7 +6,7 @@
 use freshline_lab::run::{Metric, run};
 use freshline_lab::scenario::{Change, Scenario};
 
-/// The scenario with changes, or what is wrong with it.
+/// The scenario with changes, or its error.
 pub(crate) fn scenario(text: &str, changes: &[&str]) -> Result<Scenario, String> {
     let changes: Vec<_> = changes.iter().map(|change| Change::parse(change).unwrap()).collect();
     Scenario::parse_with(text, &changes).map_err(|error| error.to_string())
@@ -19,7 +19,7 @@ pub(crate) fn refused(text: &str, changes: &[&str]) -> String {
     built.unwrap_err()
 }
 
-/// What its runs measure.
+/// The metrics of its runs.
 pub(crate) fn measured(text: &str, changes: &[&str]) -> Vec<Metric> {
     run(&scenario(text, changes).unwrap(), || {}).unwrap()
 }

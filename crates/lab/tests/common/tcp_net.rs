@@ -190,7 +190,7 @@ impl<Q: Qdisc<Carried>> Net<Q> {
         }
     }
 
-    /// Sends what a stream has to send, and notes when it wants to be woken.
+    /// Sends the segments that a stream has to send, and notes its next wake-up time.
     fn settle(&mut self, id: usize) {
         self.events += 1;
         let now = self.now;
@@ -219,7 +219,7 @@ impl<Q: Qdisc<Carried>> Net<Q> {
         self.forward.inside().get()
     }
 
-    /// What stream `id` delivers on average from now until `until`, in bit/s.
+    /// The mean goodput of stream `id` from now until `until`, in bit/s.
     pub(crate) fn goodput_until(&mut self, id: usize, until: Time) -> f64 {
         let (before, since) = (self.streams[id].receiver.delivered(), self.now);
         self.run(until);

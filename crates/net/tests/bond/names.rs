@@ -19,7 +19,7 @@ fn addresses(count: u8) -> Vec<IpAddr> {
     (1..=count).map(|last| Ipv4Addr::new(127, 0, 0, last).into()).collect()
 }
 
-/// Sockets that keep a listener so full that it answers nobody else.
+/// Sockets that fill a listener's queue, so that it answers no other client.
 fn full(at: SocketAddr) -> Vec<Socket> {
     let listener = Socket::new(Domain::for_address(at), Type::STREAM, None).unwrap();
     listener.bind(&at.into()).unwrap();
@@ -54,7 +54,7 @@ fn an_address_that_does_not_answer_holds_a_name_up_for_a_moment_only() {
         bond.client.wait(|report| report.links == 1);
         let began_at = Instant::now();
         assert_eq!(bond.connect(&target).0, 200);
-        // Without others beside it, it was waited for for 3 s; 250 ms are meant.
+        // With one address after the other, the wait would be 3 s; 250 ms are intended.
         assert!(began_at.elapsed() < Duration::from_millis(2_900), "{:?}", began_at.elapsed());
     });
 }

@@ -1,4 +1,4 @@
-//! Slow readers: one transfer beside many programs that read slowly.
+//! Slow readers: one transfer in competition with many programs that read slowly.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,5 @@
-//! UDP of programs by SOCKS5: echoes of all sizes, names, DNS by `dig`, the rules, and what is dropped.
+//! UDP of programs by SOCKS5: echoes of all sizes, names, DNS by `dig`, the rules, and dropped
+//! datagrams.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -39,7 +40,7 @@ impl Association {
         self.socket.send_to(&datagram, self.relay).unwrap();
     }
 
-    /// The next datagram from an IPv4 address: from where, and what.
+    /// The next datagram from an IPv4 address: its source and its payload.
     fn receive(&self) -> (SocketAddr, Vec<u8>) {
         let mut buffer = [0; 65_535];
         let (len, from) = self.socket.recv_from(&mut buffer).unwrap();
@@ -83,7 +84,8 @@ fn datagrams_of_programs_reach_allowed_destinations_and_come_back() {
         association.send(0, b"\x03\x09localhost", there.port(), b"by name");
         assert_eq!(association.receive(), (there, b"by name".to_vec()));
     }
-    // Dropped: a fragment, a forbidden destination, and what has no address. And then one that is not.
+    // Dropped: a fragment, a forbidden destination, and a datagram without an address. And then one
+    // that is not dropped.
     association.send(1, &HERE, there.port(), b"fragment");
     association.send(0, &HERE, forbidden.port(), b"forbidden");
     association.send(0, &[9], 0, b"");

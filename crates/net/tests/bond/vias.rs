@@ -1,4 +1,4 @@
-//! What a client reports of interfaces and addresses by which it has no path.
+//! A client's report on interfaces and addresses over which it has no path.
 
 use std::net::{Ipv4Addr, UdpSocket};
 

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::world::{Foreign, House, World};
 
-/// Ten thousand addresses that nobody answers for.
+/// Ten thousand addresses without a host.
 fn spoofed(n: u32) -> SocketAddr {
     SocketAddr::from(((0x0b00_0000 + n).to_be_bytes(), 9))
 }
@@ -222,7 +222,7 @@ fn a_peer_that_takes_no_datagrams_of_our_size_is_sent_away() {
     assert_eq!(world.server.refusals().of(Refusal::Handshake), 1);
 }
 
-/// What a saboteur on the path does to one packet.
+/// The action of a saboteur on the path on one packet.
 #[derive(Clone, Debug)]
 enum Sabotage {
     Pass,

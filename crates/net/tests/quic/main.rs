@@ -101,7 +101,7 @@ fn connections_of_one_certificate_have_one_identity() {
     assert_ne!(first, second);
     assert!(identity.is_some() && identity == again, "{seen:?}");
 
-    // Where nobody is asked, nobody has one.
+    // A server that does not ask clients for certificates knows no identities.
     let mut world = World::pinned(&house);
     world.connect();
     let key = world.deliver(b"update");
@@ -126,7 +126,7 @@ fn a_peer_of_another_protocol_is_refused() {
 fn an_update_that_cannot_leave_gives_way_to_the_newer_one() {
     let mut world = World::pinned(&House::new());
     world.connect();
-    // The socket is full: nobody asks for packets. All sizes, so that none slips past.
+    // The socket is full: the test fetches no packets. All sizes, so that none slips past.
     assert_eq!(world.client.send(&[0; 1]), SendOutcome::Queued);
     for size in [1, MAX_DATAGRAM, 2, 64, MAX_DATAGRAM, MAX_DATAGRAM - 1, 7, 64] {
         assert_eq!(world.client.send(&vec![9; size]), SendOutcome::Replaced);

@@ -108,7 +108,7 @@ impl World {
         moved
     }
 
-    /// Carries packets both ways until nobody has any left.
+    /// Carries packets in both directions until none are left.
     pub(crate) fn exchange(&mut self) {
         let mut buf = Vec::new();
         loop {
@@ -241,7 +241,7 @@ impl crypto::ClientConfig for SlowAcks {
     }
 }
 
-/// A QUIC client that is none of ours.
+/// A QUIC client that is not Freshline's.
 pub(crate) struct Foreign {
     endpoint: Endpoint,
     handle: ConnectionHandle,
@@ -318,7 +318,7 @@ impl Foreign {
         self.initial(self.connection.poll_timeout().unwrap_or(now))
     }
 
-    /// Carries packets to and from `server` until nobody has any left.
+    /// Carries packets to and from `server` until none are left.
     pub(crate) fn exchange(&mut self, server: &mut Server, now: Instant) {
         let (own, peer) = (Self::ADDR.parse().unwrap(), Self::SERVER.parse().unwrap());
         loop {

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use web_transport_noq::{ClientBuilder, RecvStream, SendStream, Session};
 
-/// How long a test waits for what must come.
+/// Maximum time that a test waits for an expected message.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 enum Link {

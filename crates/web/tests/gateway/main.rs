@@ -92,7 +92,7 @@ fn get(at: SocketAddr, path: &str, token: Option<&str>) -> String {
     answer
 }
 
-// ---- what browsers are shown ----
+// ---- output for browsers ----
 
 #[tokio::test]
 async fn both_transports_show_states_with_their_ages() {
