@@ -1,5 +1,5 @@
-//! Service resumes by itself when either side is killed and started again, ten times each, over
-//! both transports. The binaries are the real ones and die by SIGKILL, without a goodbye.
+//! Service resumes by itself when either end is killed and started again, ten times each, over both
+//! transports. The binaries are the real ones and die by SIGKILL, without a goodbye.
 
 #[path = "common/lines.rs"]
 mod lines;

@@ -1,4 +1,5 @@
-//! Flags from a file: one file serves a monitor and a source, the command line wins, and mistakes are named.
+//! Flags from a file: one file serves a monitor and a source, the command line takes precedence,
+//! and mistakes are named.
 
 #[path = "common/lines.rs"]
 mod lines;

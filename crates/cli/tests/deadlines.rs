@@ -1,5 +1,5 @@
-//! `--max-age` and `--on-stale` with real processes: a source that is stopped and goes on, one that is
-//! killed, and states that are too old as they come.
+//! `--max-age` and `--on-stale` with real processes: a source that is stopped and continues, one
+//! that is killed, and states that are too old on arrival.
 
 #[path = "common/lines.rs"]
 mod lines;

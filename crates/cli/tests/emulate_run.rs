@@ -1,5 +1,5 @@
 //! `freshline emulate run` as a user meets it. The commands behind the path are bash's own
-//! connections; this process is the host that they find there.
+//! connections; this process is the host at the other end.
 
 #[path = "emulate_run/super_packets.rs"]
 mod super_packets;

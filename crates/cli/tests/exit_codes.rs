@@ -1,4 +1,4 @@
-//! Exit codes tell whether anything has arrived: a session that never got an answer is a failure.
+//! Exit codes show whether anything has arrived: a session without any answer is a failure.
 
 #[path = "common/process.rs"]
 mod process;

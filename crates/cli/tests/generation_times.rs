@@ -1,5 +1,6 @@
-//! Generation times that an application writes before its states, as processes over loopback: the age at the
-//! monitor counts from them, and a state whose time cannot be right arrives all the same.
+//! Generation times that an application writes in front of its states, as processes over loopback:
+//! the age at the monitor counts from them, and a state with an impossible time arrives
+//! nevertheless.
 
 #[path = "common/lines.rs"]
 mod lines;

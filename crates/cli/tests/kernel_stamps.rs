@@ -4,7 +4,7 @@
 //! A busy machine stops the emulator for milliseconds, and frames leave together that should leave
 //! apart. The log also shows how many did: a run with many of them proves nothing.
 //!
-//! With `-- --nocapture` the figures of the book are printed.
+//! With `-- --nocapture` the test prints the figures of the book.
 
 #[path = "common/verdict.rs"]
 mod verdict;

@@ -1,4 +1,5 @@
-//! `freshline lab sockets`: over real sockets the laws are as old as in the lab, and in its order.
+//! `freshline lab sockets`: over real sockets the laws reach the same ages as in the lab, and rank
+//! in the same order.
 
 use std::process::{Command, Output};
 use std::thread;

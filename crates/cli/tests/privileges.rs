@@ -1,5 +1,5 @@
-//! Root's privileges that long-running commands keep once they are set up, and that they detach and
-//! clean up without the others.
+//! Root's privileges that long-running commands keep after their setup; commands detach and clean
+//! up without the other privileges.
 
 #[path = "common/mod.rs"]
 #[allow(dead_code)]

@@ -1,5 +1,6 @@
-//! Records of a stream by `freshline source`, as far as it can be seen without a monitor: the writer is held up,
-//! nothing is lost over a restart, and the source reports at its end which records have not arrived.
+//! Records of a stream by `freshline source`, as far as they are visible without a monitor: the
+//! writer is blocked, nothing is lost over a restart, and the source's final report lists the
+//! records that have not arrived.
 
 #[path = "common/lines.rs"]
 mod lines;

@@ -1,4 +1,5 @@
-//! Records of a topic of kind `every`: each arrives, in order, although the source and the monitor are killed.
+//! Records of a topic of kind `every`: each arrives, in order, although the source and the monitor
+//! are killed and restarted.
 
 #[path = "common/lines.rs"]
 mod lines;

@@ -1,4 +1,5 @@
-//! Reports and figures by real runs: valid HTML that loads nothing, and drawings with units and legends.
+//! Reports and figures of real runs: valid HTML that loads nothing, and drawings with units and
+//! legends.
 
 #[path = "common/browser.rs"]
 mod browser;

@@ -1,5 +1,5 @@
-//! `freshline source` within its limits, to `freshline monitor` over loopback: a path on which no law
-//! finds a reason to stop by itself.
+//! `freshline source` within its limits, to `freshline monitor` over loopback: a path on which only
+//! the limits bound a law's rate.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

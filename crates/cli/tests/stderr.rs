@@ -1,4 +1,4 @@
-//! Standard error that nothing reads, or whose reader is gone, neither ends a program nor stops it.
+//! Standard error without a reader, or with one that is gone, neither ends nor blocks a program.
 
 use std::io::{Write, pipe};
 use std::process::{Command, ExitStatus, Stdio};

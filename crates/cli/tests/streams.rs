@@ -1,5 +1,5 @@
-//! States on their way in and out of programs: binary frames stay whole from one stream to the other, and
-//! subscribers get each state as it comes.
+//! States through standard input and output: binary frames stay whole from one stream to the other,
+//! and subscribers get each state as it arrives.
 
 #[path = "common/lines.rs"]
 mod lines;

@@ -1,6 +1,6 @@
-//! Both directions of a session: a robot dials and is commanded over the path that it has made. Losses,
-//! restarts of either end, silence and another address end in fresh states in both directions; strangers
-//! and peers that ask again and again get nothing.
+//! Both directions of a session: a robot dials, and receives commands over the path that it has
+//! opened. After losses, restarts of either end, silence or a change of address, fresh states
+//! arrive in both directions; strangers and peers that repeat their requests get nothing.
 
 #[path = "common/both_ways.rs"]
 mod both_ways;

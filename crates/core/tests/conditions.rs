@@ -1,5 +1,5 @@
-//! Two ends with hops and Wi-Fi between them: one air for both ways, exact times however late the
-//! driver is, and aggregation as the theory has it.
+//! Two ends with hops and Wi-Fi between them: one air for both directions, exact times however late
+//! the driver is, and aggregation as the theory predicts.
 #![cfg(feature = "serde")]
 
 use freshline_core::link::{Airborne, Conditions, ConditionsConfig, Direction, Passage};

@@ -1,4 +1,4 @@
-//! Downlinks of busy hosts: server, relay and client are stalled again and again, in virtual time.
+//! Downlinks of busy hosts: server, relay and client are stalled repeatedly, in virtual time.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The places of a server of packets are shared between parties.
+//! A server of packets shares its client places between parties.
 #![cfg(feature = "serde")]
 
 use freshline_core::session::downlink::{Server, ServerEvent, ServerParams};

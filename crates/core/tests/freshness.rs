@@ -1,6 +1,6 @@
-//! Maximum ages at the monitor, against the true ages of a world in virtual time: paths with unequal
-//! delays, outages, queues, processes that are stopped, machines that sleep, clocks that start anywhere,
-//! drift, stand still or jump, and ends that start again. All of it is drawn from a seed.
+//! Maximum ages at the monitor, compared with the true ages of a world in virtual time: paths with
+//! unequal delays, outages, queues, processes that are stopped, machines that sleep, clocks that
+//! start anywhere, drift, stop or jump, and ends that restart. All of it is drawn from a seed.
 
 use std::collections::BTreeMap;
 

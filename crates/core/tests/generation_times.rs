@@ -1,5 +1,5 @@
-//! Generation times that the application gives: from before the source began, from the future, and going back.
-//! The age at the monitor is always that of the state that it holds.
+//! Generation times from the application: from before the source began, from the future, and
+//! decreasing. The age at the monitor is always that of the state that it holds.
 
 #[path = "common/session.rs"]
 mod driven;

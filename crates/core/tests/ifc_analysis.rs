@@ -1,4 +1,4 @@
-//! The theory of freshness control against its packets: the real `Ifc` before a real link.
+//! The theory of freshness control compared with packets: the real `Ifc` in front of a real link.
 
 use freshline_core::age::AgeProcess;
 use freshline_core::link::{Delivered, Hop, LinkParams};

@@ -1,8 +1,8 @@
-//! Theorem 2 of "In-Network Freshness Control" against simulated schedulers, and where its conditions
-//! do not hold: the book's page on the router states and proves it.
+//! Theorem 2 of "In-Network Freshness Control" compared with simulated schedulers, and cases in
+//! which its conditions do not hold: the book's page on the router states and proves it.
 //!
-//! One flow of updates, one each T, through a link whose rest a fluid fills; d is the time that an
-//! update takes to be sent. Times are whole ns, and there is no propagation delay.
+//! One flow of updates, one each T, through a link whose remaining capacity a fluid fills; d is the
+//! transmission time of an update. Times are whole ns, and there is no propagation delay.
 
 use freshline_core::age::AgeProcess;
 use freshline_core::unit::Time;

@@ -1,5 +1,5 @@
-//! A topic with keys: the newest state of each key arrives, over losses, copies, another order, removals and
-//! restarts, within a bound.
+//! A topic with keys: the newest state of each key arrives, over losses, copies, reordering,
+//! removals and restarts, within a bound.
 
 #[path = "common/session.rs"]
 mod driven;

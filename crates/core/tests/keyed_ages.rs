@@ -1,5 +1,5 @@
-//! Forty keys of one topic, with states at mixed rates, over a narrow path with losses: each is as fresh as in the
-//! best static schedule that a search finds.
+//! Forty keys of one topic, with states at mixed rates, over a low-rate path with losses: each is
+//! as fresh as in the best static schedule found by a search.
 
 #[path = "common/session.rs"]
 mod driven;

@@ -1,5 +1,5 @@
-//! Topics with keys and a peer that may send anything: late updates bring no former key back, and a monitor holds
-//! no more than its budget.
+//! Topics with keys and a peer that may send anything: late updates restore no removed key, and a
+//! monitor holds no more than its budget.
 
 #[path = "common/session.rs"]
 mod driven;

@@ -1,5 +1,5 @@
-//! The memory for states in parts, topics and records is shared between parties: one that takes all it can
-//! leaves others enough to go on.
+//! The memory for states in parts, topics and records is shared between parties: a party that takes
+//! as much as it can leaves the others enough to work.
 
 #[path = "common/session.rs"]
 mod driven;

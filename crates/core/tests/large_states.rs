@@ -1,5 +1,5 @@
-//! States that take several updates, from a source to a monitor: whole or not at all, over loss, restarts and
-//! silence, within the bounds of memory.
+//! States that take several updates, from a source to a monitor: delivered whole or not at all,
+//! over loss, restarts and silence, within the bounds of memory.
 
 #[path = "common/session.rs"]
 mod driven;

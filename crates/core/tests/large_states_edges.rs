@@ -1,5 +1,5 @@
-//! States in parts where something is at its limit: lost ends, late labels, full budgets, short datagrams,
-//! limits of the rate, and drivers that put states again, early, or too often.
+//! States in parts at the limits: lost ends, late labels, full budgets, short datagrams, limits of
+//! the rate, and drivers that put states again, early, or too often.
 
 #[path = "common/session.rs"]
 mod driven;

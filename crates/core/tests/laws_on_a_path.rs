@@ -1,6 +1,6 @@
-//! The laws over a path of queues, in virtual time: who keeps the monitor freshest?
+//! The laws over a path of queues, in virtual time: which one keeps the monitor freshest?
 //!
-//! Each test prints what it measured: `cargo test -p freshline-core --test laws_on_a_path --
+//! Each test prints its measurements: `cargo test -p freshline-core --test laws_on_a_path --
 //! --nocapture`. The figures in `docs/source.md` come from there.
 
 #[path = "common/path_run.rs"]

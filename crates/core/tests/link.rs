@@ -1,4 +1,4 @@
-//! The treatment of packets by a link: exact times, honest counts, and no dependence on the driver.
+//! A link's treatment of packets: exact times, correct counts, and no dependence on the driver.
 
 use freshline_core::link::{
     Delivered, Hop, HopChange, HopConfig, HopStats, LinkParams, Path, PathConfig, TraceConfig,

@@ -1,4 +1,4 @@
-//! The cell against ns-3.37: figures and settings are in docs/wlan.md, "Against ns-3".
+//! The cell compared with ns-3.37: figures and settings are in docs/wlan.md, "Against ns-3".
 
 use freshline_core::router::{Limit, Packet, QdiscConfig};
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};

@@ -1,4 +1,5 @@
-//! A saturated 802.11a cell against Bianchi's model, with each rule that the model leaves out.
+//! A saturated 802.11a cell compared with Bianchi's model, with each rule that the model leaves
+//! out.
 
 use freshline_core::router::{Limit, Packet, QdiscConfig};
 use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};

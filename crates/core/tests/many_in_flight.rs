@@ -1,4 +1,4 @@
-//! Many updates in flight: a cut path is noticed as soon as with few, and goodput is right.
+//! Many updates in flight: a cut path is noticed as soon as with few, and the goodput is correct.
 
 #[path = "common/session.rs"]
 mod driven;

@@ -1,5 +1,5 @@
-//! Streams of records of sources without a name: a party neither moves the cursor of another one's stream nor sees
-//! it, wherever it has the number of that stream from.
+//! Streams of records of sources without a name: a party can neither move nor see the cursor of
+//! another party's stream, even if it knows the number of that stream.
 
 #[path = "common/session.rs"]
 mod driven;

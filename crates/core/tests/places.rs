@@ -1,4 +1,4 @@
-//! The places of a monitor are shared between parties: one that takes all displaces itself alone.
+//! A monitor shares its places between parties: a party that takes all displaces only itself.
 
 #[path = "common/session.rs"]
 mod driven;

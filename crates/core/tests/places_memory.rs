@@ -1,4 +1,4 @@
-//! Bytes that a monitor holds for each source, its share of the tables of parties included.
+//! Bytes that a monitor holds per source, its share of the tables of parties included.
 
 #[path = "common/counting.rs"]
 mod counting;

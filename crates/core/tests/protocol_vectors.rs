@@ -1,6 +1,6 @@
-//! The test vectors of the protocol, `docs/protocol-vectors.jsonl`, which an encoder made from
-//! `docs/protocol.md` alone: this implementation writes the same bytes, reads them, and refuses the same
-//! ones. `scripts/protocol-vectors` names the keys.
+//! The test vectors of the protocol, `docs/protocol-vectors.jsonl`, produced by an encoder that was
+//! written from `docs/protocol.md` alone: this implementation writes the same bytes, reads them,
+//! and refuses the same ones. `scripts/protocol-vectors` names the keys.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;

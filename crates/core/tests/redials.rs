@@ -1,4 +1,4 @@
-//! A source whose connection cannot be made: when it asks for another one.
+//! A source that cannot connect: the times at which it asks for another connection.
 
 use freshline_core::path::PathId;
 use freshline_core::session::{Secret, Source, SourceEvent, SourceParams, TransportState};

@@ -1,5 +1,5 @@
-//! Address of a session's return direction: it follows a dialer whose address changes, and no other
-//! party can redirect it.
+//! The address of a session's return direction: it follows a dialer whose address changes, and no
+//! other party can redirect it.
 
 #[path = "common/both_ways.rs"]
 mod both_ways;

@@ -1,7 +1,7 @@
-//! A driver that calls both ends of a downlink in any order that the types allow, over a network that
-//! loses, duplicates and reorders, with jumps of time and clients that change their address: nothing
-//! panics, memory stays bounded, and once the driver and the network behave again all clients have
-//! joined and their packets and reports arrive.
+//! A driver that calls both ends of a downlink in any order that the types allow, over a network
+//! that loses, duplicates and reorders, with jumps of time and clients that change their address:
+//! nothing panics, memory stays bounded, and once the driver and the network are regular again, all
+//! clients have joined and their packets and reports arrive.
 
 #[path = "common/counting.rs"]
 mod counting;

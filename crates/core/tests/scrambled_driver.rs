@@ -1,10 +1,11 @@
-//! A driver that calls a source and a monitor in any order that the types allow, over a network that
-//! loses, duplicates and reorders, with jumps of time and monitors that are restarted: nothing panics, no
-//! memory grows without bound, and once the driver and the network behave again the session is open and the
-//! newest state arrives, whole, be it short or in parts, without turns that bring nothing.
+//! A driver that calls a source and a monitor in any order that the types allow, over a network
+//! that loses, duplicates and reorders, with jumps of time and monitors that are restarted: nothing
+//! panics, no memory grows without bound, and once the driver and the network are regular again,
+//! the session is open and the newest state arrives, complete, as a short state or in parts,
+//! without useless turns.
 //!
-//! Jumps of up to 100 s leave few sessions open for long. So there are also cases that begin with an open
-//! session, and in which time passes in small steps alone.
+//! Jumps of up to 100 s leave few sessions open for long. There are therefore also cases that begin
+//! with an open session, and in which time passes in small steps only.
 
 use freshline_core::path::{DeviceQueue, PathId, SchedulerConfig};
 use freshline_core::session::{

@@ -1,4 +1,5 @@
-//! A session that ends soon after its opening is opened again soon, however long it took before.
+//! A session that ends soon after its opening is opened again soon, however long the opening took
+//! before.
 
 #[path = "common/session.rs"]
 mod driven;

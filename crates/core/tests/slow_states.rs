@@ -1,5 +1,5 @@
-//! States that change rarely: the monitor knows their age after one round trip more than the opening
-//! takes, does not forget the source, and takes a repeated state for no new one.
+//! States that change rarely: the monitor knows their age one round trip after the opening, does
+//! not forget the source, and does not count a repeated state as a new one.
 
 #[path = "common/session.rs"]
 mod driven;

@@ -1,5 +1,5 @@
-//! A session in which not every update asks for an ack: monitors and sources of before, a law that
-//! never asks, several paths.
+//! A session in which not every update asks for an ack: monitors and sources of earlier versions, a
+//! law that never asks, several paths.
 
 #[path = "common/session.rs"]
 mod driven;

@@ -1,5 +1,6 @@
-//! States in parts, from a transfer over a bad path to an assembly: whatever is lost, copied or reordered,
-//! a state is received whole or not at all, and a hostile sender gets no more memory than the budget.
+//! States in parts, from a transfer over a bad path to an assembly: despite losses, copies and
+//! reordering, a state is received whole or not at all, and a hostile sender gets no more memory
+//! than the budget.
 
 use freshline_core::state::{
     AVAILABLE, Assembly, Budget, Decoder, Encoder, Layout, Limits, Outcome, Outgoing, Part, Taken,

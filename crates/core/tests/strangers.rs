@@ -1,5 +1,5 @@
-//! Strangers at the monitor: neither a flood nor cleverness makes it remember or say more than it
-//! must.
+//! Strangers at the monitor: neither a flood nor crafted datagrams make it store or reveal more
+//! than it must.
 
 #[path = "common/session.rs"]
 mod driven;

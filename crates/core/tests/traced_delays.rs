@@ -1,5 +1,5 @@
-//! Delays of a trace: they count for packets whose transmission ends behind them, and packets keep
-//! their order.
+//! Delays of a trace: each applies to packets whose transmission ends after its time, and packets
+//! keep their order.
 
 use freshline_core::link::{
     CellularModel, Conditions, ConditionsConfig, Direction, HopConfig, LeoModel, Path, PathConfig,

@@ -1,5 +1,5 @@
-//! An urgent topic: its states go before all others, by all paths at once, until they are acknowledged, and
-//! no more of them than the law's rate carries.
+//! An urgent topic: its states go before all others, over all paths at once, until they are
+//! acknowledged, within the law's rate.
 
 #[path = "common/session.rs"]
 mod driven;

@@ -1,5 +1,5 @@
-//! Every message of the protocol, byte by byte, as `docs/protocol.md` lays it out. The bytes
-//! are written by hand: code that writes and reads the same mistake does not pass.
+//! Every message of the protocol, byte by byte, as `docs/protocol.md` defines it. The bytes are
+//! written by hand: code that writes and reads with the same mistake does not pass.
 
 use std::num::NonZeroU16;
 

@@ -1,4 +1,4 @@
-//! The status of a source: how its law and its paths are, in a topic of its own.
+//! The status of a source, on its law and its paths, in a topic of its own.
 
 mod common;
 

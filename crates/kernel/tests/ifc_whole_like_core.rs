@@ -1,5 +1,6 @@
-//! The complete discipline of the kernel against the core's freshness control in front of a link: the same
-//! packets leave at the same times in the same order, and the same packets are dropped.
+//! The complete discipline of the kernel compared with the core's freshness control in front of a
+//! link: the same packets leave at the same times in the same order, and the same packets are
+//! dropped.
 
 mod common;
 

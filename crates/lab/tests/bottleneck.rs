@@ -1,4 +1,4 @@
-//! The place of the bottleneck, over settings on which no weights were trained.
+//! The place of the bottleneck, for settings that were not part of the training.
 
 use freshline_lab::run::{Metric, run};
 use freshline_lab::scenario::{Change, Scenario};

@@ -1,4 +1,4 @@
-//! Constant bit rate over streams of their own, one per path, and blocks that find no room.
+//! Constant bit rate over independent streams, one per path, and blocks that find no room.
 
 #[path = "common/scenarios.rs"]
 mod scenarios;

@@ -1,4 +1,4 @@
-//! Laws of several stops that are switched on and off, and the worlds in which they meet.
+//! Laws of several stops, switched on and off, and the worlds in which they are combined.
 
 use freshline_lab::journey::{Journey, JourneyError, Kind, Outcome, journey};
 use freshline_lab::library;

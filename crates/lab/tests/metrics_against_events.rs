@@ -1,5 +1,6 @@
-//! The lab's metrics against a computation of their own: ages from the packets that arrive, backlog
-//! and rates from the time series. Scenarios are random, with starvation, outages, start and stop.
+//! The lab's metrics compared with an independent computation: ages from the packets that arrive,
+//! backlog and rates from the time series. Scenarios are random, with starvation, outages, start
+//! and stop.
 
 #[path = "common/scenarios.rs"]
 mod scenarios;

@@ -1,4 +1,5 @@
-//! Both ends of a connection over pipes that lose, delay and reorder: every byte comes once, in order.
+//! Both ends of a connection over pipes that lose, delay and reorder: every byte is delivered once,
+//! in order.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! States over one TCP stream whose application writes the newest one as soon as the one before has left.
+//! States over one TCP stream whose application writes the newest one as soon as the previous one
+//! has left.
 
 use freshline_lab::run::run;
 use freshline_lab::scenario::{Change, Scenario};

@@ -1,4 +1,4 @@
-//! Rows of a reproduction that are given over another one, or are the sum of several, run by run.
+//! Rows of a reproduction that are relative to another row, or the sum of several, run by run.
 
 use freshline_lab::reproduce::{Compared, Options, ReproduceError, Verdict, reproduce};
 use freshline_lab::run::sample;

@@ -1,4 +1,4 @@
-//! Every checker is seen to fail: each planted fault is found, by the checker that it is for.
+//! Every checker can fail: each planted fault is found by the checker that it is meant for.
 //!
 //! `cargo test -p freshline-lab --features planted-faults`
 

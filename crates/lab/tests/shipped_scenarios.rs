@@ -1,4 +1,4 @@
-//! All rows that a shipped scenario wants to reproduce can be run: checked without running them.
+//! All rows of shipped scenarios' reproductions can be run: checked without running them.
 
 use std::collections::BTreeSet;
 use std::fs;

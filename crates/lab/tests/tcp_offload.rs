@@ -1,4 +1,4 @@
-//! Segmentation offload: packets of several segments, whose segments windows and acks count.
+//! Segmentation offload: packets of several segments, each of which windows and acks count.
 
 #[path = "common/tcp_net.rs"]
 mod tcp_net;

@@ -1,4 +1,4 @@
-//! The stream arrives once, in order and whole, whatever happens to its segments.
+//! The stream arrives once, in order and complete, whatever the fate of its segments.
 
 #[path = "common/tcp_net.rs"]
 mod tcp_net;

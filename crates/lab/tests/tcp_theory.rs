@@ -1,4 +1,4 @@
-//! TCP against the formulas that describe it.
+//! TCP compared with the formulas that describe it.
 
 #[path = "common/tcp_net.rs"]
 mod tcp_net;

@@ -1,4 +1,4 @@
-//! Losses in bursts are no full queue: they do not slow Tenth.
+//! Losses in bursts do not indicate a full queue: they do not slow Tenth.
 
 #[path = "common/scenarios.rs"]
 mod scenarios;

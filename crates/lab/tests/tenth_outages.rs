@@ -1,5 +1,6 @@
-//! After an outage with a queue Tenth sends again within a few round trips, however long those of the outage were,
-//! and after a flood by others within seconds, however much it has lost.
+//! After an outage with a queue Tenth sends again within a few round trips, however long the round
+//! trips of the outage were; after a flood by competing flows it does within seconds, however much
+//! it has lost.
 
 #[path = "common/scenarios.rs"]
 mod scenarios;

@@ -1,4 +1,4 @@
-//! Tenth is nearly as fresh as it will be within 40 round trips from the start, and within 5 s after a
+//! Tenth's age is near its final value within 40 round trips from the start, and within 5 s after a
 //! step. Its rate may take longer: the age hardly depends on it there.
 
 use std::ops::Range;

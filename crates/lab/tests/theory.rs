@@ -1,4 +1,4 @@
-//! The lab against queueing theory, on the scenario files themselves.
+//! The lab compared with queueing theory, on the scenario files themselves.
 
 use freshline_core::age::theory::Queues;
 use freshline_core::unit::UpdateRate;

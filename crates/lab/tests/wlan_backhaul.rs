@@ -1,5 +1,5 @@
-//! A slow backhaul in front of the lab's Wi-Fi: with the guard no law overloads it, and where the Wi-Fi
-//! is the bottleneck levels are those of the law alone.
+//! A slow backhaul in front of the lab's Wi-Fi: with the guard no law overloads it, and where the
+//! Wi-Fi is the bottleneck, the levels are those of the law alone.
 
 use freshline_lab::run::{Metric, run};
 use freshline_lab::scenario::{Change, Scenario};

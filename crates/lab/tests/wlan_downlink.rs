@@ -1,5 +1,5 @@
-//! The laws of the downlink over the lab's Wi-Fi, packet by packet: the model holds, levels are kept,
-//! nothing is lost, and all get the same.
+//! The laws of the downlink over the lab's Wi-Fi, packet by packet: the model holds, levels are
+//! kept, nothing is lost, and all stations get the same.
 
 use freshline_core::unit::{Bytes, Span};
 use freshline_core::wlan::mac::{

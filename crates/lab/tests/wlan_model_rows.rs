@@ -1,5 +1,5 @@
-//! The rows of the scenarios that hold the model against packets: each is derived again, and some are
-//! run.
+//! The rows of the scenarios that compare the model with packets: each is derived again, and some
+//! are run.
 
 use freshline_core::unit::{Bytes, Span};
 use freshline_core::wlan::mac::{Access, Category, Framing, Guard, Mode, Standard, Timing, Width};

@@ -1,7 +1,8 @@
-//! A client's findings from captures near the air, from files and live.
+//! A client's results from captures near the air, from files and live.
 //!
-//! Unsafe: one ioctl, TUNSETLINK, makes a TAP device look like one in monitor mode, and nothing safe
-//! offers it; the device is opened here too, as the link is set before it has a name elsewhere.
+//! Unsafe: one ioctl, TUNSETLINK, makes a TAP device look like one in monitor mode, and no safe
+//! interface offers it; the device is opened here too, as the link is set before the device is
+//! visible by name.
 #![allow(unsafe_code)]
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! The path emulator with Wi-Fi on the way, over real sockets on the loopback.
+//! The path emulator with Wi-Fi on the path, over real sockets on the loopback.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

@@ -1,5 +1,5 @@
-//! A source keeps a monitor fresh over real sockets on loopback: by UDP and by QUIC, let in or
-//! not, and with every way out of the monitor.
+//! A source keeps a monitor fresh over real sockets on loopback: by UDP and by QUIC, admitted or
+//! not, and with every output of the monitor.
 
 #[path = "../../cli/tests/common/promtool.rs"]
 mod promtool;

@@ -1,5 +1,5 @@
-//! Relays over real sockets on loopback: the newest state of each source is at each destination, with the
-//! age from its generation, whatever becomes of the others.
+//! Relays over real sockets on loopback: the newest state of each source is at each destination,
+//! with its age from the generation, whatever happens to the other ends.
 
 #[path = "../../cli/tests/common/promtool.rs"]
 mod promtool;

@@ -1,5 +1,5 @@
 //! A source, a narrow reverse path and a monitor over real sockets on loopback: with fewer acks the
-//! monitor is as fresh, and the source knows it as early.
+//! monitor is as fresh, and the source learns it as early.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;

@@ -1,4 +1,5 @@
-//! The page of metrics has each topic of a source, and a topic with keys once, however many keys it has.
+//! The page of metrics has each topic of a source, and a topic with keys once, however many keys it
+//! has.
 
 #[path = "../../cli/tests/common/promtool.rs"]
 mod promtool;

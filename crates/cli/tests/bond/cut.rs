@@ -1,4 +1,4 @@
-//! A path that carries a download goes without a word, or its interface goes down, and comes back.
+//! A path that carries a download stops silently, or its interface goes down, and comes back.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The wait of packets in a device queue by the kernel's stamps of their departures.
+//! Queueing delay of packets in a device queue, by the kernel's timestamps of their departures.
 //!
 //! ```text
 //!   upload ─► client ─► v1: tbf, 4 Mbit/s, at most 40 kB: 80 ms ─► server

@@ -2,7 +2,7 @@
 //! (section 2.7.4), on the running kernel.
 //!
 //! ```text
-//!   writer, 2.5 Mbit/s ─► client ─► v1, tbf 9 Mbit/s ─► 20 ms there and back
+//!   writer, 2.5 Mbit/s ─► client ─► v1, tbf 9 Mbit/s ─► base RTT 20 ms
 //!                               │   ▲ flood, 20 Mbit/s of UDP, for 500 ms, again and again
 //!                               └─► v2, tbf 6 Mbit/s ─► 80 ms
 //! ```

@@ -1,4 +1,5 @@
-//! By which means a bond sees the queue of each path's device, in `--every`, metrics and JSON.
+//! The means by which a bond observes the queue of each path's device, in `--every`, metrics and
+//! JSON.
 //!
 //! ```text
 //!   upload ─► client ─┬─ v1: tbf, 4 Mbit/s, at most 40 kB ──────────────────────────┬─► server

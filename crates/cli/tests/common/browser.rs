@@ -1,4 +1,4 @@
-//! HTML pages as a validator and a browser without network see them.
+//! HTML pages, checked by a validator and a browser without network.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! How late this machine lets programs run that have slept.
+//! How late this machine wakes programs that sleep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Lines that a child prints, as they come.
+//! Lines that a child prints, as they arrive.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, channel};

@@ -3,7 +3,8 @@
 //! A step is a system call that may change state that the kernel keeps when the process is gone: it
 //! makes or removes a pin or a folder, links or detaches a program, or sends netlink a request. The
 //! test traces the command (ptrace) and kills it as it enters one of these calls, which then does
-//! not happen. That needs no hook in the command, and the processor whose registers are read here.
+//! The command needs no hook for that. The test reads the processor's registers, and so needs a
+//! processor that it knows.
 //!
 //! A test takes the first and the last steps and some in between; with `FRESHLINE_EVERY_STEP=1` all:
 //!

@@ -1,5 +1,5 @@
-//! Super-packets of TCP and UDP: whole where nothing treats packets one by one, segmented elsewhere, and
-//! their packets counted in either case.
+//! Super-packets of TCP and UDP: unsplit where no hop treats packets one by one, segmented
+//! elsewhere, and their packets counted in either case.
 
 use std::fs;
 use std::io::{IoSlice, Read, Write};

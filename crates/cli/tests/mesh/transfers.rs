@@ -1,5 +1,5 @@
-//! Transfers over lossy paths, emulated ones and cables between namespaces: they go on to the end,
-//! and no sender holds an empty segment, which a receiver would never acknowledge.
+//! Transfers over lossy paths, both emulated ones and cables between namespaces: they complete, and
+//! no sender holds an empty segment, which a receiver would never acknowledge.
 
 use std::fs;
 use std::io::{ErrorKind, Read};

@@ -1,4 +1,5 @@
-//! Control of a device, from `attach` to `detach`: that of a gateway, behind which a host downloads.
+//! Control of a device, from `attach` to `detach`: the device of a gateway, behind which a host
+//! downloads.
 //!
 //! ```text
 //!   sender ──── link ──── gateway ──── host        10.78.1.0/24, 10.78.2.0/24, 10.78.3.0/24

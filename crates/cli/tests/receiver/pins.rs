@@ -1,4 +1,4 @@
-//! Control where the BPF file system, or the cgroup that is controlled, is out of sight.
+//! Control where the BPF file system, or the controlled cgroup, is not visible.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! A TCP stream of the kernel's and a stream of our updates, from A to B.
+//! A TCP stream of the kernel and a stream of Freshline's updates, from A to B.
 
 use std::fs;
 use std::io::Read;

@@ -6,11 +6,11 @@
 //!     if !guest::entered() { return }        // what follows runs in the guest, as root
 //! ```
 //!
-//! Both boot a packaged kernel (`kernel.rs`) under `qemu-system-x86_64`, without hardware's help, with
-//! an initramfs: `freshline` and this very test program, at the paths that they have here, `ip`, `tc`,
-//! `ss`, `bpftool`, `nsenter`, `bash`, and busybox for all else. `freshline` is in the script's PATH.
-//! The test program's `GUEST` names the kernel, the additional tools, and the modules to load.
-//! There are no disks and no network except the guest's own.
+//! Both boot a packaged kernel (`kernel.rs`) under `qemu-system-x86_64`, without hardware
+//! acceleration, with an initramfs: `freshline` and this test program, at the same paths as here,
+//! `ip`, `tc`, `ss`, `bpftool`, `nsenter`, `bash`, and busybox for all other commands. `freshline`
+//! is in the script's PATH. The test program's `GUEST` names the kernel, the additional tools, and
+//! the modules to load. There are no disks and no network except the guest's own.
 //!
 //! If a requirement is missing, the test prints it (`skipped: needs …`), and `run` returns `None`.
 //!

@@ -1,8 +1,9 @@
-//! A packaged kernel that can have queueing disciplines in eBPF (`CONFIG_NET_SCH_BPF`, from Linux 6.16
-//! on): Debian's newest one for the stable release, from the mirror that this machine's own apt uses.
+//! A packaged kernel with support for queueing disciplines in eBPF (`CONFIG_NET_SCH_BPF`, from
+//! Linux 6.16 on): Debian's newest one for the stable release, from the mirror that this machine's
+//! own apt uses.
 //!
-//! It is unpacked below `target/` and not installed. apt has a configuration of its own here, with one
-//! suite in it; it asks for the suite's index at most once a day.
+//! It is unpacked below `target/` and not installed. apt has a separate configuration here, with
+//! one suite in it; it fetches the suite's index at most once a day.
 
 use std::fs;
 use std::path::{Path, PathBuf};

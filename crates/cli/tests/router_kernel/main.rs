@@ -1,5 +1,4 @@
-//! `freshline router attach`, which needs a kernel with queueing disciplines in eBPF: in a guest that
-//! has such a kernel.
+//! `freshline router attach`, in a guest whose kernel supports queueing disciplines in eBPF.
 
 mod attached;
 #[path = "../router/beside.rs"]

@@ -1,4 +1,4 @@
-//! Frames with tags of virtual networks, which a packet socket on the router sends as they are.
+//! Frames with tags of virtual networks, sent unchanged by a packet socket on the router.
 
 use std::os::fd::AsRawFd;
 use std::thread;

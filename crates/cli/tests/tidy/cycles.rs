@@ -1,4 +1,4 @@
-//! No module uses another one that uses it in turn, directly or by way of others.
+//! No two modules use each other, directly or through other modules.
 //!
 //! A module is a file; modules inside a file belong to it. Module A uses B if a path in A, outside of
 //! tests, leads to something that is defined in B: re-exports are followed, and `pub use` alone uses

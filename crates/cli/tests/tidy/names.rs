@@ -1,4 +1,4 @@
-//! Identifiers are terms of the field, under which an engineer would search.
+//! Identifiers are terms of the field, for which an engineer would search.
 //!
 //! Tests are not checked. An identifier is split at `_` and at capital letters, and its
 //! words are compared with the lists below.

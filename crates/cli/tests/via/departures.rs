@@ -1,4 +1,4 @@
-//! The wait of updates in a device queue by the kernel's stamps of their departures.
+//! Queueing delay of updates in a device queue, by the kernel's timestamps of their departures.
 //!
 //! ```text
 //!   source ─┬─ v1: tbf, 1 Mbit/s, in which another program keeps 25 kB: 200 ms ─┬─ monitor

@@ -1,4 +1,4 @@
-//! Flags, files and ends.
+//! Flags, files, and the end of a run.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

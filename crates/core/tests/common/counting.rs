@@ -1,8 +1,8 @@
-//! How often this thread allocates, and how many bytes it holds, counted by the global allocator of the test
-//! that includes this.
+//! Number of allocations of this thread, and of the bytes that it holds, counted by the global
+//! allocator of the test that includes this.
 //!
-//! Unsafe: only an allocator sees allocations, and implementing one is unsafe; it hands each call
-//! on to the system's.
+//! Unsafe: only an allocator sees allocations, and implementing one is unsafe; it forwards each
+//! call to the system's.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

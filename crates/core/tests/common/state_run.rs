@@ -1,8 +1,8 @@
 //! States of n symbols over a path, slot by slot: ages at the receiver under the law, and under fixed rules.
 //!
-//! One symbol may leave in each slot. The symbol of slot t arrives at t + R/2 unless `lost[t]`, and the source
-//! learns that at t + R. A loss is known when a symbol that left three slots later or more is
-//! acknowledged, or 9/8 R after it left (RFC 9002). All rules meet the same losses.
+//! One symbol may leave in each slot. The symbol of slot t arrives at t + R/2 unless `lost[t]`, and
+//! the source learns that at t + R. A loss is known when a symbol that left three slots later or
+//! more is acknowledged, or 9/8 R after it left (RFC 9002). All rules are run with the same losses.
 
 use freshline_core::state::repair::{CurrentState, FormerState, NewerState, Params, Repair};
 use freshline_core::unit::Span;

@@ -1,7 +1,7 @@
 //! The kernel's own TCP, captured by tcpdump, compared with the socket's own statistics.
 //!
-//! Loopback has no delay, but a receiver that holds its acks back for 40 ms makes one, which both
-//! the socket and the capture see.
+//! Loopback has no delay, but a receiver that delays its acks by 40 ms makes one, which both the
+//! socket and the capture see.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

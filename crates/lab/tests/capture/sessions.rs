@@ -1,4 +1,4 @@
-//! Our own sessions in a capture.
+//! Freshline's sessions in a capture.
 
 use freshline_core::state::Layout;
 use freshline_core::unit::{Span, Time};

@@ -1,4 +1,4 @@
-//! Scenarios in the text of a test: changed, run, and asked for numbers.
+//! Scenarios in the text of a test: helpers to change and run them, and to read their metrics.
 
 // Each test uses a part of it.
 #![allow(dead_code)]

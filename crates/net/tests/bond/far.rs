@@ -1,4 +1,4 @@
-//! A server that is far away, for one client and for many at once.
+//! A distant server, for one client and for many at once.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

@@ -1,4 +1,4 @@
-//! A hosts file of a test's own, in a mount namespace of its own.
+//! A hosts file for one test, in a mount namespace of its own.
 
 use std::fs;
 use std::net::IpAddr;

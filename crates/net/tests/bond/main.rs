@@ -1,4 +1,5 @@
-//! Both ends of a bond over loopback: programs ask, rules forbid, readers are slow, strangers come.
+//! Both ends of a bond over loopback: requests of programs, rules that forbid, slow readers,
+//! strangers.
 
 mod ends;
 mod far;

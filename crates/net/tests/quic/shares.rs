@@ -1,4 +1,4 @@
-//! Handshakes and connections are shared between networks and addresses.
+//! Networks and addresses share handshakes and connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;

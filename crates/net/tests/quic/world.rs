@@ -1,4 +1,4 @@
-//! The stage of the tests: one clock, one server, its clients, and a wire between them.
+//! The world of the tests: one clock, one server, its clients, and a wire between them.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;

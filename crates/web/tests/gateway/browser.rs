@@ -1,4 +1,5 @@
-//! A browser as the gateway sees it: a WebSocket or WebTransport, and a receiver of the Freshline protocol.
+//! A browser from the gateway's point of view: a WebSocket or WebTransport, and a receiver of the
+//! Freshline protocol.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
