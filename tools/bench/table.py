@@ -1,9 +1,9 @@
-"""Prints the table of `make bench`: what each program measures, compared with its baseline and its goal.
+"""Prints the table of `make bench`: the results of each program, compared with its baseline and its goal.
 
     python3 tools/bench/table.py [--only WORD] [--write docs/performance.md]
 
 `rows.toml` has the programs and the patterns that find values in their output. A program that fails, or a pattern
-that finds nothing, is an error: then the benchmark does not do its work any more. A missed goal is not an error.
+that does not match, is an error: the benchmark is broken. A missed goal is not an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MARKS = ("<!-- begin: make bench -->", "<!-- end: make bench -->")
 
 
 class BenchError(Exception):
-    """A benchmark that does not measure any more."""
+    """A broken benchmark."""
 
 
 @dataclass(frozen=True)

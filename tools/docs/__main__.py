@@ -1,10 +1,11 @@
 """Checks the documents: `make docs-check`, or scripts/docs-check [--verbose] [--links] [PAGE...].
 
-Links and anchors exist, pages are in the book's summary, diagrams are what diagrams.py draws, and the
-commands of each page run. A page is a session (session.py): its commands run in order in a temporary
-folder; as root in namespaces of their own (sandbox.py), else those that need no root. Commands that are
-not run are in not-run.toml with the reason; what sessions need, and what is shortened, is in sessions.toml.
-Snippets of Python run in the tests of the package (crates/py/tests/test_docs.py).
+It checks that links and anchors exist, that pages are in the book's summary, that diagrams are up to date
+(diagrams.py), and that the commands of each page run. A page is a session (session.py): its commands run in
+order in a temporary folder; as root in namespaces of their own (sandbox.py), otherwise only commands that need
+no root. not-run.toml lists the commands that are not run, with the reason; sessions.toml has the requirements
+of sessions, and shortened commands. Snippets of Python run in the tests of the package
+(crates/py/tests/test_docs.py).
 
 FRESHLINE is the command to run; by default target/release/freshline or target/debug/freshline, which is
 built if both are missing.
@@ -56,7 +57,7 @@ def built_command() -> Path:
 
 
 def run_session(path: str, report: Path) -> None:
-    """Within the sandbox: runs a page and writes its outcomes, and the rules that it used."""
+    """In the sandbox: runs a page, and writes its outcomes and the rules that it used."""
     rules = rules_of.load()
     outcomes = Session(path, ROOT, rules, built_command()).run(markdown.read(ROOT, path))
     used = {
@@ -121,7 +122,7 @@ def check_sessions(paths: list[str], is_verbose: bool, is_complete: bool) -> tup
 
 
 def stop(*_: object) -> None:
-    """On SIGINT and SIGTERM: ends the sessions, and leaves the rest to the pool, whose threads then end."""
+    """On SIGINT and SIGTERM: ends the sessions; the threads of the pool then end by themselves."""
     sandbox.end_all()
     STOPPED.set()
 

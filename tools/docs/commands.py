@@ -9,7 +9,7 @@ import markdown
 
 SHELL = ("sh", "bash", "shell")
 PLAIN = ("", "text", "console")
-# A block without a label whose first line starts with one of these has a command in each line.
+# In a block without a label whose first line starts with one of these, each line is a command.
 PROGRAMS = re.compile(r"(?:freshline|cargo|make|sudo|ip|mkfifo|python3|pip|time|scripts/\S+)\s|.*\| freshline\s")
 
 
@@ -40,7 +40,7 @@ def of_block(block: markdown.Block) -> list[Command]:
 
 
 def joined(lines: list[str]) -> str:
-    """The lines of a command that goes on after a backslash."""
+    """The lines of a command that continues after a backslash."""
     return " ".join(line.removesuffix("\\").strip() for line in lines)
 
 

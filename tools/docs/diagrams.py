@@ -89,12 +89,12 @@ DIAGRAMS: dict[str, Callable[[], str]] = {"journey.svg": journey, "age.svg": age
 
 
 def outdated() -> list[str]:
-    """A line for each file that differs from what is drawn."""
+    """A line for each file that is not up to date."""
     found: list[str] = []
     for name, draw in DIAGRAMS.items():
         path = FIGURES / name
         if not path.is_file() or path.read_text(encoding="utf-8") != draw():
-            found.append(f"docs/figures/{name}: is not what tools/docs/diagrams.py draws; run it")
+            found.append(f"docs/figures/{name}: is not up to date; run tools/docs/diagrams.py")
     return found
 
 

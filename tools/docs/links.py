@@ -36,7 +36,7 @@ def check(root: Path, pages: list[markdown.Page]) -> Found:
 
 
 def check_link(root: Path, known: dict[str, markdown.Page], path: str, target: str, found: Found) -> str | None:
-    """Why the link leads nowhere, or None."""
+    """The reason why the link is broken, or None."""
     file, _, anchor = target.partition("#")
     found.links += 1
     there = normpath(f"{dirname(path)}/{unquote(file)}".lstrip("/")) if file else path

@@ -23,7 +23,7 @@ class Block:
     label: str
     lines: tuple[str, ...]
     is_indented: bool = False
-    # The name under which the reader is asked to save it.
+    # The file name under which the page asks to save it.
     file: str | None = None
 
     def number_of(self, at: int) -> int:

@@ -1,6 +1,6 @@
 # Functions for the preparations in sessions.toml.
 
-# link DEVICE ADDRESS NAMESPACE PEER-ADDRESS - a device with a cable to another network namespace.
+# link DEVICE ADDRESS NAMESPACE PEER-ADDRESS - a device connected to another network namespace.
 link() {
     [ -e "/run/netns/$3" ] || ip netns add "$3"
     ip -n "$3" link set lo up
@@ -11,7 +11,7 @@ link() {
     ip -n "$3" link set "$1-far" up
 }
 
-# certificate NAME HOST - NAME.pem and NAME.key, by an authority in fleet.pem.
+# certificate NAME HOST - NAME.pem and NAME.key, signed by the authority in fleet.pem.
 certificate() {
     [ -e fleet.key ] || openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
         -subj "/CN=fleet" -keyout fleet.key -out fleet.pem 2>/dev/null
@@ -24,7 +24,7 @@ certificate() {
 
 fleet() { certificate base base.example; }
 
-# site [COMMAND] - example.org by HTTP and HTTPS, started by COMMAND; this session's programs trust it.
+# site [COMMAND] - example.org over HTTP and HTTPS, started by COMMAND; the session's programs trust its certificate.
 site() {
     certificate site example.org
     known=/etc/ssl/certs/ca-certificates.crt
@@ -38,8 +38,8 @@ site() {
     sleep 1
 }
 
-# two_paths DEVICE DEVICE - two devices with a cable to the namespace far, whose host is 192.0.2.7, and behind
-# that example.org at 93.184.216.34.
+# two_paths DEVICE DEVICE - two devices connected to the namespace `far` with host 192.0.2.7, and example.org at
+# 93.184.216.34 behind it.
 two_paths() {
     link "$1" 192.0.2.1 far 192.0.2.7
     link "$2" 198.51.100.1 far 198.51.100.7

@@ -1,4 +1,4 @@
-"""Reads not-run.toml, the commands that the check does not run, and sessions.toml, what sessions need."""
+"""Reads not-run.toml (commands that the check does not run) and sessions.toml (requirements of sessions)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HERE = Path(__file__).resolve().parent
 
 @dataclass
 class NotRun:
-    """A command that is not run: its page, its first words, and why."""
+    """A command that is not run: its page, its first words, and the reason."""
 
     page: str
     command: str
@@ -26,10 +26,10 @@ class NotRun:
 class CommandRule:
     """Applies to commands that start with `command`, on one page or, without `page`, on all.
 
-    replace     regular expressions, and what the command has in their place
-    exit        the exit code, if it is not 0
-    interrupt   Ctrl-C follows after this many seconds, and is then no failure
-    inside      the network namespace, of those that the page's preparation made
+    replace     regular expressions, and their replacements in the command
+    exit        the expected exit code, if it is not 0
+    interrupt   seconds until Ctrl-C; the exit code is then not a failure
+    inside      the network namespace, made by the page's preparation
     before      shell commands that run first
     background  whether the next command starts while it runs
     """
@@ -47,7 +47,7 @@ class CommandRule:
 
 @dataclass
 class PageRule:
-    """What a page's session needs before its first command."""
+    """The preparation of a page's session before its first command."""
 
     hosts: dict[str, str] = field(default_factory=dict)
     programs: dict[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Rules:
         return None
 
     def of_command(self, page: str, text: str) -> list[CommandRule]:
-        """The rules of a command, those of all pages first."""
+        """The rules of a command; rules for all pages come first."""
         found = [
             rule
             for rule in sorted(self.commands, key=lambda rule: rule.page is not None)
@@ -88,7 +88,7 @@ class Rules:
 
 
 def starts_with(text: str, first_words: str) -> bool:
-    """Whether the first words of a command are these; `sudo` does not count."""
+    """Whether a command starts with these words; `sudo` is ignored."""
     return f"{text.removeprefix('sudo ')} ".startswith(f"{first_words} ")
 
 

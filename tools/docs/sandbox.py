@@ -1,7 +1,7 @@
-"""Runs a page's session in namespaces of its own, as root, or as it is.
+"""Runs a page's session: as root in namespaces of its own, otherwise directly.
 
-The session has its own network with a loopback interface alone, its own processes, mounts and control
-group: what it starts, attaches or pins ends with it. Names of hosts in the documents lead to loopback.
+As root, the session has its own network with only a loopback interface, and its own processes, mounts and control
+group: processes, attachments and pins end with the session. Host names in the documents resolve to loopback.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ exec unshare --cgroup --mount sh -c '
 LEAVE = 'mount -t cgroup2 cgroup2 /mnt && for try in $(seq 25); do rmdir "/mnt/$1" && exit; sleep 0.2; done; exit 1'
 
 
-# The sessions that run; end_all() ends them.
+# The running sessions; end_all() ends them.
 RUNNING: list[subprocess.Popen] = []
 
 
@@ -75,7 +75,7 @@ def finish(process: subprocess.Popen, timeout: float) -> tuple[int | None, str]:
         output, _ = process.communicate(timeout=timeout)
         return process.returncode, output
     except subprocess.TimeoutExpired:
-        # The first process of the namespace ends with `unshare`, and all others with it.
+        # The first process of the namespace ends with `unshare`, and ends all others.
         process.kill()
         output, _ = process.communicate()
         return None, output

@@ -4,12 +4,12 @@ A block that the page asks to save ("Save this as `NAME`") is a file in that fol
 
 Placeholders in commands:
     sha256:…        the fingerprint that the last server of the page printed
-    sha256:99b05f…  the fingerprint that was printed where the page shows this one
+    sha256:99b05f…  the fingerprint that was printed in place of this one
     LAW             a law of sources, acp+d
 
-A server, and a client that runs until it is stopped, is started in the background; the next command starts
-when it has printed something. It ends when a later block has a server on the same port, or with the page,
-and then must still run or have ended with exit code 0.
+Servers, and clients that run until they are stopped, run in the background; the next command starts when such a
+process has printed a line. It is ended when a later block has a server on the same port, or at the end of the page,
+and must then still be running or have exited with code 0.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_DURATION = 2.0
 FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
 PLACEHOLDER = re.compile(r"sha256:([0-9a-f]*)…")
 TIMEOUT = 30.0
-# A client in the background has this long to reach its server.
+# The time limit for a client in the background to reach its server.
 GRACE = 1.5
 
 
@@ -78,7 +78,7 @@ def last_lines(text: str, count: int = 4) -> str:
 
 
 def shortened(text: str) -> str:
-    """The command with its durations cut."""
+    """The command with shortened durations."""
 
     def cut(found: re.Match[str]) -> str:
         seconds = float(found[2]) * {"s": 1, "min": 60, "h": 3600}[found[3]]
@@ -88,12 +88,12 @@ def shortened(text: str) -> str:
 
 
 def ports(text: str) -> set[str]:
-    """The port at which a server listens: the first of its command."""
+    """The port of a server: the first in its command."""
     return {port or "3774" for port in PORT.findall(text)[:1]}
 
 
 def has_opened(command: Command, output: str) -> bool:
-    """Whether a source has reached its monitor; other commands need not."""
+    """Whether a source has reached its monitor; true for other commands."""
     return "freshline source" not in command.text or "session" in output and " is open" in output
 
 
@@ -156,7 +156,7 @@ class Session:
             "NO_COLOR": "1",
         }
         if self.page_rule.prepare and (os.geteuid() == 0 or not self.page_rule.root):
-            # Its own processes in the background may outlive it: no pipe, which they would hold open.
+            # No pipe: background processes of the command may outlive it, and would keep the pipe open.
             log = self.folder.parent / "prepare"
             with open(log, "wb") as output:
                 code = subprocess.run(
@@ -209,7 +209,7 @@ class Session:
         return None
 
     def filled(self, text: str) -> str:
-        """The command with its placeholders filled."""
+        """The command with its placeholders replaced."""
         text = re.sub(r"\bLAW\b", "acp+d", text)
 
         def fingerprint(found: re.Match[str]) -> str:
@@ -280,7 +280,7 @@ class Session:
                 self.end(started)
 
     def rest(self, those: list[Started]) -> None:
-        """Until the youngest of them has run for a while."""
+        """Waits until the youngest of them has run for a while."""
         youngest = max((started.began for started in those), default=0.0)
         time.sleep(max(0.0, youngest + GRACE - time.monotonic()))
 

@@ -1,4 +1,4 @@
-"""Checks that what a command names exists, without running it: targets of make, packages, tests, scripts."""
+"""Checks that a command's make targets, packages, tests and scripts exist, without running it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KINDS = {"--test": "tests", "--example": "examples", "--bench": "benches"}
 
 
 def missing(root: Path, text: str) -> str | None:
-    """What the command names that is not there, or None."""
+    """The target, package, test or script of the command that does not exist, or None."""
     words = text.split("#")[0].split()
     if script := next((word for word in words if re.match(r"(?:scripts|crates)/", word)), None):
         return None if (root / script).is_file() else f"{script}: no such file"

@@ -1,6 +1,6 @@
-// A Wi-Fi cell of ns-3, against which docs/wlan.md ("Against ns-3") holds the lab's cell.
+// A Wi-Fi cell of ns-3, with which docs/wlan.md ("Against ns-3") compares the lab's cell.
 //
-// Stations 1 to N send packets to station 0 without IP, all at one place over an ideal channel.
+// Stations 1 to N send packets to station 0 without IP, all at the same place over an ideal channel.
 //
 //   apt-get install libns3-dev g++                    # Debian 12: ns-3.37
 //   g++ -O2 -std=c++17 cell.cc -o cell
@@ -12,11 +12,11 @@
 //       --pattern=periodic --rate=15000 --seconds=3
 //   ./cell --standard=ac --mode=VhtMcs9 --width=80 --aggregate=64 --size=1500
 //       --pattern=poisson --rate=7500 --seconds=6 --stations=2 --bar=0
-//       --ns3::WifiRemoteStationManager::MaxSsrc=1000                     # gives no packet up
+//       --ns3::WifiRemoteStationManager::MaxSsrc=1000                     # never drops a packet
 //   ./cell --stations=24 --size=528 --pattern=poisson --rate=36 --echo=80
 //
-// Prints UDP payload in Mbit/s (packets less 28 bytes), the mean, median and 99th percentile of
-// delays, the mean age, and the mean round trip where packets are answered (--echo).
+// Prints the goodput as UDP payload in Mbit/s (packets less 28 bytes), the mean, median and 99th
+// percentile of delays, the mean age, and the mean RTT if packets are answered (--echo).
 
 #include "ns3/core-module.h"
 #include "ns3/mobility-module.h"
@@ -37,11 +37,11 @@
 
 using namespace ns3;
 
-// The age of what station 0 knows of one station, integrated from `warm` on.
+// The age at station 0 of the updates from one station, integrated from `warm` on.
 struct Age
 {
-    double newest = -1; // when the newest packet was sent; negative before the first
-    double since = 0;   // when it came
+    double newest = -1; // the sending time of the newest packet; negative before the first
+    double since = 0;   // its arrival time
     double area = 0;
 
     void Until(double now, double warm)
@@ -60,8 +60,8 @@ static uint32_t stations = 1, size = 1052, width = 20, aggregate = 1, queue = 50
 static double rate = 1, seconds = 10, warm = 1;
 static NetDeviceContainer devices;
 static Ptr<UniformRandomVariable> uniform;
-static std::map<uint64_t, std::pair<Time, uint32_t>> sent; // by packet: when, by which station
-static std::map<uint64_t, Time> answers;                   // by packet: when the update was sent
+static std::map<uint64_t, std::pair<Time, uint32_t>> sent; // by packet: sending time and station
+static std::map<uint64_t, Time> answers;                   // by packet: sending time of the update
 static std::vector<double> delays, roundTrips;
 static std::vector<Age> ages;
 static uint64_t received = 0;
@@ -222,7 +222,7 @@ main(int argc, char** argv)
     wifi.AssignStreams(devices, 100);
     ages.resize(stations + 1);
 
-    // Stations make their block acknowledgement agreements one after the other.
+    // Stations set up their block ack agreements one after the other.
     double begin = qos ? 0.01 * stations + 0.2 : 0;
     warm += begin;
     for (uint32_t from = 1; from <= stations; from++)

@@ -5,15 +5,15 @@
 
 Without files it reads the documents (`*.md` at the root, in `docs/` and in `crates/`), the comments and the
 messages of Rust (in `crates/*/src`: `///`, `//!` and `//`, and string literals of four words or more), and the
-titles and descriptions of scenarios. It prints one line per
-file (count, words, count per 1,000 words) and the lines with most findings. With `--max` it exits with
-1 if the rate of the total, or of a file of more than 300 words, is above RATE. Files in
-`tools/prose/allow.txt` are counted, but do not fail and are not part of the total.
+titles and descriptions of scenarios. It prints one line per file (count, words, count per 1,000 words) and the
+lines with most findings. With `--max` it exits with 1 if the rate of the total, or of a file of more than 300
+words, is above RATE. Files in `tools/prose/allow.txt` are counted, but do not fail and are not part of the
+total.
 
 Not read: code blocks and code spans, link targets and URLs, HTML comments, block quotes, and text in
 double quotes (titles and quotations of papers).
 
-What counts as a headless relative clause:
+Headless relative clauses are:
 
 * `what` that heads a noun phrase ("what waits is dropped"), `whoever`, `those that`, `those who`, and
   `who` or `whom` after anything but a word for people ("a user who").
@@ -42,7 +42,7 @@ GLOBS = {
 SKIPPED = {"target", "node_modules"}
 SMALL_PAGE = 300
 
-# `what` asks a question after these words.
+# After these words, `what` introduces a question.
 ASKING = (
     r"ask(?:s|ed|ing)?|find(?:s|ing)? out|found out|know(?:s|n|ing)?|knew|unknown|learn(?:s|ed)?|"
     r"show(?:s|n|ed|ing)?|explain(?:s|ed)?|describe(?:s|d)?|decide(?:s|d)?|determine(?:s|d)?|"
@@ -90,7 +90,7 @@ CELL_WHAT = re.compile(r"\|\s*what\s*(?=\|)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Line:
-    """One line of prose, with everything removed that is not read."""
+    """One line of prose, without the parts that are not read."""
 
     number: int
     text: str

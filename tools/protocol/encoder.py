@@ -1,8 +1,8 @@
-"""Encodes messages of the protocol, for scripts/protocol-vectors: docs/protocol.md in Python, and nothing else.
+"""Encodes messages of the protocol, for scripts/protocol-vectors: a Python version of docs/protocol.md alone.
 
 A message is a dictionary with a key for each field; ENCODERS has a function for each type. Numbers without a
-unit in their name count, bytes are text in hexadecimal digits, None is a field that is unset. A new kind of
-frame takes a line in FRAMES.
+unit in their name are counts, bytes are text in hexadecimal digits, None is an unset field. A new kind of
+frame needs a line in FRAMES.
 """
 
 import struct
@@ -43,7 +43,7 @@ def opening(fields):
 
 
 def error_bound(code):
-    """The bound in ns of the code of an error, 8 e + m."""
+    """The error bound in ns of a code, 8 e + m."""
     return ((8 + code % 8) * 2 ** (code // 8) - 8) * 64
 
 
@@ -83,7 +83,7 @@ def chunk(fields, size):
             + bytes.fromhex(fields["bytes"]))
 
 
-# What follows the topic in a frame, by the frame's kind.
+# The fields after the topic in a frame, by the frame's kind.
 FRAMES = {
     "state": (1, lambda fields, size: aged(fields, size) + bytes.fromhex(fields["state"])),
     "part": (2, part),

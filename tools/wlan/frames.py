@@ -1,18 +1,18 @@
-"""First packets of Wi-Fi frames from kernel timestamps, and levels under high load.
+"""Trains the estimators of the first packets of Wi-Fi frames from kernel timestamps, and of levels under high load.
 
-Hassani, MSc thesis, sections 4.4.1 and 4.4.2: a threshold (m = 1), a logistic over the last m = 20 gaps
+Hassani, MSc thesis, sections 4.4.1 and 4.4.2: a threshold (m = 1), a logistic regression over the last m = 20 gaps
 and their deviation (4.3, 4.4), and support vectors over d = 5 slots of 100 ms (4.5). Data comes from
 the lab, `scenarios/wlan/kernel-stamps.toml`, with the stamps of a handset, and on a slow channel with
 those of the loopback, or from recordings of a real card (recordings.py).
-crates/core/src/wlan/estimator evaluates what comes out.
+crates/core/src/wlan/estimator evaluates the weights.
 
-Where the thesis is silent: cross-validation leaves out one of 20 blocks of time, of all rates, at once, and
-samples that share gaps with a neighbouring block are in none; the logistic has next to no regularisation
-(C = 1e6); the support vectors are a regression that sees rates up to full frames, with C and γ from
-cross-validation by runs, over a grid that is extended until the best is inside.
+Where the thesis is silent: cross-validation leaves out one of 20 blocks of time, at all rates at once, and
+samples that share gaps with a neighbouring block are in no fold; the logistic regression has almost no regularisation
+(C = 1e6); the support vectors are a regression trained on rates up to full frames, with C and γ from
+cross-validation by runs, over a grid that is extended until the optimum is inside it.
 
-    frames.py small FRESHLINE FOLDER     a small training, with what scikit-learn says of packets and
-                                         slots that were not in it: crates/cli/tests/training.rs
+    frames.py small FRESHLINE FOLDER     a small training, with scikit-learn's predictions for packets and
+                                         slots outside the training data, for crates/cli/tests/training.rs
 """
 
 import subprocess
@@ -40,7 +40,7 @@ MOST = 64
 SLOT = 100_000_000
 FOLDS = 20
 TRAINED = range(100, 601, 50)
-# A slow channel, on which packets come as over the loopback behind the path emulator.
+# A slow channel, on which packets arrive as over the loopback behind the path emulator.
 SLOW = {
     "cell.wifi.radio.rate": '"mcs4"',
     "cell.wifi.radio.width": '"40MHz"',
@@ -50,17 +50,17 @@ SLOW = {
 }
 SLOW_TRAINED = (10, 20, 30, 40, 50, 60, 65)
 SLOTS_TRAINED = range(100, 701, 25)
-# Runs at each rate of the slots, each with a seed of its own: these are the folds of the support vectors.
+# Runs at each rate, for the slots, each with a seed of its own: these are the folds of the support vectors.
 SLOT_RUNS = 5
-# Neither is trained on: streams, MCS, and rates up to nearly full frames.
+# Modes outside the training data: streams, MCS, and rates up to nearly full frames.
 HELD_OUT_MODES = ((1, 7, (60, 150, 220)), (2, 4, (100, 200, 280)), (3, 8, (200, 450, 700)))
-# Recordings of less do not make support vectors.
+# The minimum number of slots for support vectors from recordings.
 LEAST_SLOTS = 200
 SHOWN = [50, *range(100, 701, 50)]
 
 
 def simulate(freshline, work, mbps, seconds, seed, settings=None):
-    """So many seconds at a send rate, with other settings of the scenario."""
+    """Simulates `seconds` at a send rate, with changed settings of the scenario."""
     settings = [f"{key}={value}" for key, value in (settings or {}).items()]
     file = work / f"{mbps}-{seed}.csv"
     subprocess.run(
@@ -76,7 +76,7 @@ def simulate(freshline, work, mbps, seconds, seed, settings=None):
 
 
 def stacked(packets):
-    """Features and labels of all packets of which the label is known, and which these are."""
+    """Features and labels of all packets with a known label, and a mask of these packets."""
     features = np.vstack([p.features for p in packets])
     labels = np.concatenate([p.labels for p in packets])
     known = np.concatenate([p.known for p in packets])
@@ -84,7 +84,7 @@ def stacked(packets):
 
 
 def fit_threshold(features, labels):
-    """The gap, to half a µs, that tells first packets with the best F1."""
+    """The threshold of the gap, to half a µs, that classifies first packets with the best F1."""
     newest = features[:, M - 1]
     edges = np.arange(0.0, 1000.5, 0.5)
     first = np.histogram(newest[labels], edges)[0][::-1].cumsum()[::-1]
@@ -96,7 +96,7 @@ def fit_threshold(features, labels):
 
 
 def fit_logistic(features, labels):
-    # Newton's steps end at the optimum to the last digits, so that they do not depend on the way.
+    # Newton's method converges to the last digits, so that the result does not depend on its steps.
     return make_pipeline(
         StandardScaler(),
         LogisticRegression(C=1e6, solver="newton-cholesky", tol=1e-10),
@@ -104,7 +104,7 @@ def fit_logistic(features, labels):
 
 
 def cross_validate(features, labels, fold):
-    """F1 of threshold and logistic in each fold."""
+    """F1 of threshold and logistic regression in each fold."""
     scores = []
     for number in np.unique(fold[fold >= 0]):
         out, seen = fold == number, (fold != number) & (fold >= 0)
@@ -122,7 +122,7 @@ def sweep(seen, cost=1e6, folds=5, most=8_000):
     print("F1 over m gaps: logistic and hinge loss (linear SVM), with and without the deviation")
     print("   m  logistic   hinge | without deviation: logistic   hinge")
     for m in (1, 2, 5, 10, 20, 40):
-        # Windows of one length would not do: each m has its own.
+        # Each m needs windows of its own length.
         runs = [recordings.Packets(p.kernel[:most], np.cumsum(p.is_first[:most]), m) for p in seen]
         x = np.vstack([run.features for run in runs])
         y = np.concatenate([run.labels for run in runs])
@@ -143,13 +143,13 @@ def sweep(seen, cost=1e6, folds=5, most=8_000):
 
 
 def slots(packets, is_first, longest=MOST):
-    """Of each slot with frames: its number, their mean level, variance and number, and the true mean.
+    """For each slot with frames: its number, the mean, variance and number of their levels, and the true mean.
 
-    `is_first` is of the packets behind the first M."""
+    `is_first` is for the packets after the first M."""
     kernel = packets.kernel[M:]
 
     def frames(labels, most):
-        """Where frames begin, and how many packets they have; the last one is not over."""
+        """The first packets of frames, and the frames' numbers of packets; the last frame is incomplete."""
         begins = np.flatnonzero(labels)
         at, level = [], []
         for begin, end in zip(begins[:-1], begins[1:]):
@@ -161,7 +161,7 @@ def slots(packets, is_first, longest=MOST):
     told_at, told = frames(is_first, longest)
     true_at, true = frames(packets.labels, 1 << 30)
     rows = []
-    # The first and the last are not whole.
+    # The first and the last slot are incomplete.
     for slot in range(1, int(true_at.max(initial=0))):
         mine, truth = told[told_at == slot], true[true_at == slot]
         if len(mine) and len(truth):
@@ -170,7 +170,7 @@ def slots(packets, is_first, longest=MOST):
 
 
 def level_samples(rows):
-    """X of (4.5) and the true levels, from D slots in a row on."""
+    """X of (4.5) and the true levels, from the first D consecutive slots on."""
     features, levels, plain = [], [], []
     for end in range(D - 1, len(rows)):
         last = rows[end - D + 1 : end + 1]
@@ -192,9 +192,9 @@ def rmse(told, truth):
 
 
 def choose_svm(samples, runs):
-    """C and γ of the least error where whole runs are left out, and what was said of all left out.
+    """C and γ with the minimum error in cross-validation by runs, and the predictions for the left-out runs.
 
-    `samples` are of (4.5), and `runs` says of which run each of them is. Neighbouring slots share four of
+    `samples` are those of (4.5), and `runs` has the run of each sample. Neighbouring slots share four of
     five features, so that folds within a run would leak."""
     features = np.vstack([x for x, _, _ in samples])
     levels = np.concatenate([y for _, y, _ in samples])
@@ -273,7 +273,7 @@ def packets_a_slot(mbps):
 
 
 def fit_frames(seen, fold):
-    """The threshold and the logistic of some runs, and their mean F1 over the folds."""
+    """The threshold and the logistic regression of some runs, and their mean F1 over the folds."""
     features, labels, known = stacked(seen)
     scores = cross_validate(features, labels, fold[known])
     mean, deviation = scores.mean(axis=0), scores.std(axis=0)
@@ -285,14 +285,14 @@ def fit_frames(seen, fold):
 
 
 def fit_levels(samples, runs, rates):
-    """The support vectors, and from how many packets a slot on they replace the logistic.
+    """The support vectors, and the packets per slot from which they replace the logistic regression.
 
-    `rates` are packets a slot, one for each of the samples: these are from low to high."""
+    `rates` are packets per slot, one per sample; samples are sorted from low to high rates."""
     svm, cost, gamma, told, levels = choose_svm(samples, runs)
     plain = np.concatenate([z for _, _, z in samples])
     print(f"svm: C = {cost:g}, gamma = {gamma:g}, {len(svm[1].support_)} vectors;", end=" ")
     print(f"in cross-validation RMSE {rmse(told, levels):.2f}, logistic {rmse(plain, levels):.2f}")
-    # From the rate on from which it was better at all rates.
+    # The rate above which the support vectors were better at all rates.
     rate = np.concatenate([np.full(len(y), rate) for rate, (_, y, _) in zip(rates, samples)])
     distinct = sorted(set(rates))
     packets = distinct[-1] * 1.05
@@ -306,7 +306,7 @@ def fit_levels(samples, runs, rates):
 
 
 def train(freshline, work, count=100_000, seconds=3.0):
-    """The weights; says what it finds on the way."""
+    """Trains the weights; prints intermediate results."""
     print(f"packets: {count} at each of {TRAINED[0]} to {TRAINED[-1]} Mbit/s, seed {SEED}")
     seen = [simulate(freshline, work, r, count * PACKET_BITS / r / 1e6, SEED) for r in TRAINED]
     sweep(seen)
@@ -348,9 +348,9 @@ def train(freshline, work, count=100_000, seconds=3.0):
 
 
 def train_from(files, most=MOST):
-    """The weights of recordings, `recordings.py`; without levels.toml where the data do not suffice.
+    """The weights from recordings (`recordings.py`); without levels.toml if the data do not suffice.
 
-    Raises Bad with what is missing."""
+    Raises Bad with the missing data."""
     runs = recordings.read_all(files, M)
     fold = recordings.folds(runs, FOLDS)
     kind = "runs" if len(runs) >= 5 else "blocks of time, as there are fewer than 5 recordings"
@@ -396,7 +396,7 @@ def show(rate, packets, threshold, logistic, svm):
 
 
 def small(freshline, folder):
-    """A training of a second, and what scikit-learn says of what it has not seen."""
+    """A training with one second of data, and scikit-learn's predictions for data outside it."""
     folder.mkdir(parents=True, exist_ok=True)
     rates = (100, 300, 500, 600)
     seen = [simulate(freshline, folder, rate, 0.5, SEED) for rate in rates]

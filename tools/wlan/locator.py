@@ -1,14 +1,14 @@
 """Trains core::wlan's locator: where a flow's bottleneck is (Hassani, section 4.5).
 
 Data come from the lab: frames as clients count them, with the truth, over send rates, modes and
-backhauls, with and without traffic beside, stations that send, a radio that loses packets, Minstrel and
-A-MSDUs. The classifier is the one in crates/core/src/wlan/bottleneck.rs: a logistic over the mean of the
-last levels and S, a sum of losses that drains. Its settings are those of the least error among those with at
-most 1 % of false alarms in each run; the error is the mean over runs, and is told for modes that were left
-out in turn. The thesis's own classifier, with the loss of the last p packets for S, is trained beside it for
-Figure 4.17.
+backhauls, with and without cross traffic, sending stations, a radio that loses packets, Minstrel and
+A-MSDUs. The classifier is the one in crates/core/src/wlan/bottleneck.rs: a logistic regression over the mean of
+the last levels and S, a leaky sum of losses. The chosen settings have the minimum error among those with few
+false alarms in each run (MOST_ALARMS); the error is the mean over runs, and is printed for modes that were left
+out in turn. The thesis's own classifier, with the loss of the last p packets in place of S, is trained as well,
+for Figure 4.17.
 
-    locator.py small FRESHLINE FOLDER    a small training, with what numpy says of frames, for
+    locator.py small FRESHLINE FOLDER    a small training, with numpy's predictions for frames, for
                                          crates/cli/tests/training.rs
 """
 
@@ -29,41 +29,41 @@ from sklearn.preprocessing import StandardScaler
 SEED = 29
 LEVELS = 5
 PACKETS = 100
-# Nmax, and from where on a frame is full: packets sent again take up to a quarter. In proportion where
-# frames are longer.
+# Nmax, and the level from which a frame counts as full: retransmitted packets take up to a quarter. Both
+# scale with longer frames.
 MOST = 64
 FULL = 48
-# Frames of a run and flow that are trained on; more of the same teach nothing.
+# Training frames per run and flow; more of the same do not improve the result.
 SAMPLES = 300
-# Of the penalty's inverse, on scaled features: weights follow the data.
+# The inverse of the penalty, on scaled features: weights follow the data.
 STRENGTH = 1e4
-# A backhaul that is missed is overloaded, a Wi-Fi that is not believed only makes the sender slow: so many
-# times as much a miss weighs. In the thesis's classifier only.
+# The weight of a miss relative to a false alarm, in the thesis's classifier only: after a miss the backhaul is
+# overloaded, while a false alarm only makes the sender slow.
 MISSED = 3
-# Of each run; half of what is asked of modes that are held out.
+# The maximum share of false alarms in each run; half of the bound for held-out modes.
 MOST_ALARMS = 0.005
-# What is tried of the sum: losses of a frame that count at most, the drain for a packet, that for one sent
-# again, and the largest sum.
+# The tried settings of the sum: the maximum losses of a frame that count, the drain per packet, the drain per
+# retransmitted packet, and the maximum of the sum.
 BURSTS = (1, 2, 4)
 DRAINS = (0.003, 0.006, 0.01, 0.015)
 RETRIES = (0.1, 0.15, 0.2, 0.3)
 CAPS = (10.0, 16.0, 24.0)
-# Where it is the backhaul: from this part of the largest sum on, and so much more for each packet of the
-# level.
+# The threshold of S for the backhaul: this part of the maximum sum, plus the slope times the level in
+# packets.
 PARTS = (0.3, 0.5, 0.7)
 SLOPES = (0.01, 0.02, 0.05)
 
 FAST = '{ rate = "975mbit", queue = "1000p" }'
 MIDDLE = '{ rate = "292500kbit", queue = "300p" }'
 SLOW = '{ rate = "97500kbit", queue = "100p" }'
-# Streams and MCS. Others are held out, for crates/lab/tests/bottleneck.rs: 1 stream of MCS 5, 7 and 9, 2 of
-# 7, 8 and 9, 3 of 4 and 8. MCS 0 and 1 fill their frames at few packets, and cannot be told from a backhaul
-# by (4.6).
+# Streams and MCS. Other modes are held out, for crates/lab/tests/bottleneck.rs: 1 stream of MCS 5, 7 and 9, 2 of
+# 7, 8 and 9, 3 of 4 and 8. MCS 0 and 1 fill their frames with few packets, and (4.6) cannot distinguish them from
+# a backhaul.
 MODES = ((1, 4), (2, 4), (2, 5), (3, 5), (3, 7), (3, 9))
-# By MCS, the distance in m at which a tenth of the packets of one stream need another try, as the lab's
-# channel has it; of n streams it is n^(-1/3) times as far.
+# By MCS, the distance in m at which a tenth of the packets of one stream need a retransmission in the lab's
+# channel; with n streams the distance is n^(-1/3) times as long.
 EDGE = {4: 22.62, 5: 15.64, 7: 13.02, 9: 8.25}
-# By MCS, Mbit/s of one stream over 80 MHz.
+# By MCS, the PHY rate of one stream over 80 MHz in Mbit/s.
 MBPS = {4: 175.5, 5: 234.0, 7: 292.5, 9: 390.0}
 EDCA = 'countdown = "at_slot_start", eifs = true, recovery = "timeout_then_aifs"'
 
@@ -73,13 +73,13 @@ def law(rate, most=MOST):
 
 
 def settings():
-    """What is run: the mode, a scenario, Nmax, and what is set in it."""
+    """The runs: the mode, a scenario, Nmax, and the changed settings."""
     for number, (streams, mcs) in enumerate(MODES):
         radio = {"cell.wifi.radio.rate": f'"mcs{mcs}"', "cell.wifi.radio.streams": str(streams)}
-        # The slowest mode drops half of what it gets at the highest rates.
+        # The slowest mode drops half of the packets at the highest rates.
         for rate in (60, 90, 100, 102, 105, 120, 140, 180, 220, 280, 340, 400, 460, 520, 580):
             for link in (FAST, SLOW):
-                # A slow backhaul tells the same at any rate above.
+                # With a slow backhaul, higher rates give no other data.
                 if link == SLOW and rate > 340:
                     continue
                 yield number, "wlan/bottleneck-rate", MOST, radio | {
@@ -87,7 +87,7 @@ def settings():
                     "flow.video.downlink.law": law(rate),
                     "duration": '"3s"',
                 }
-        # Slower ones are the bottleneck always.
+        # Slower modes are always the bottleneck.
         for rate, count in () if mcs < 7 else ((480, 1), (540, 1), (250, 2)):
             yield number, "wlan/bottleneck-moves", MOST, radio | {
                 "flow.video.downlink.law": law(rate),
@@ -98,25 +98,25 @@ def settings():
 
 
 def capacity(streams, mcs):
-    """Mbit/s of packets with full frames: 200 µs and 64 packets of 1544 bytes each."""
+    """The goodput with full frames, in Mbit/s: 200 µs of overhead, and 64 packets of 1544 bytes each."""
     return MOST * 12_000 / (200 + MOST * 8 * 1544 / (streams * MBPS[mcs]))
 
 
 def air(radio, streams, mcs):
-    """Runs of one mode on busy air: what is varied beside rates goes round.
+    """Runs of one mode on busy air. All settings other than rates vary in turn.
 
-    Where the radio loses packets it is not overloaded: packets sent again hold up a frame's window, so that
-    frames are short although the queue is full, and no level tells that from a backhaul."""
+    Runs with a lossy radio do not overload it: retransmissions block the block-ack window, so that frames are
+    short although the queue is full, and levels cannot distinguish this from a backhaul."""
     edge = EDGE[mcs] / streams ** (1 / 3)
     most = capacity(streams, mcs)
     turn = 0
     for link in (FAST, MIDDLE, SLOW):
         for rate in (50, 80, 101, 110, 130, 160, 200, 240, 290, 302, 330, 380, 430, 480):
-            # Others send a fifth of the time; a middling backhaul is slower than nothing else sooner.
+            # Other stations send a fifth of the time, so the middle backhaul is the bottleneck only from higher rates.
             if rate > 0.75 * most or (link == SLOW and rate > 330) or (link == MIDDLE and rate < 240):
                 continue
             turn += 1
-            # The client's distance, tries of a packet, and the stations that send.
+            # The client's distance, the tries per packet, and the sending stations.
             far = (0.5, 1.0, 1.03)[turn % 3] if rate < 0.6 * most else 0.5
             tries = (7, 4, 3, 4)[turn % 4]
             uploads, upload = ((0, 1), (1, 15), (2, 10), (1, 30), (3, 5))[turn % 5]
@@ -135,10 +135,10 @@ def air(radio, streams, mcs):
                 "flow.video.downlink.law": law(rate, 2 * MOST if pairs else MOST),
                 "flow.upload.count": str(uploads),
                 "flow.upload.cross_traffic.rate": f'"{upload}mbit"',
-                # Levels are those of the station's frames, whatever flows they are of.
+                # Levels are those of the station's frames, whichever flows they carry.
                 "flow.download.count": "0",
             }
-    # Minstrel, where the mode of this one would do. Of one stream it comes down to MCS 0, see MODES.
+    # Minstrel, with rates that this mode could carry. With one stream it falls to MCS 0, see MODES.
     if streams == 1:
         return
     for link, rate in ((FAST, 60), (FAST, most / 3), (SLOW, 130), (SLOW, 80)):
@@ -156,7 +156,7 @@ def air(radio, streams, mcs):
 
 
 def collect(freshline, work, what):
-    """Runs of frames, each its mode, Nmax, and flows of (level, others, lost, retried, truth)."""
+    """The frames of each run: its mode, Nmax, and flows of (level, others, lost, retried, truth)."""
     runs = []
     for number, (mode, scenario, most, changes) in enumerate(what):
         out = work / f"{number}.csv"
@@ -205,7 +205,7 @@ class Features:
 
 
 def samples(runs, levels, packets):
-    """Features, truths and the modes that they are of, a drawn part of each flow."""
+    """Features, truths and modes of a random sample of each flow."""
     rng = random.Random(SEED)
     features, truths, groups = [], [], []
     for mode, most, flows in runs:
@@ -226,8 +226,8 @@ def samples(runs, levels, packets):
 def fit_window(features, truths):
     """The thesis's classifier: θ of the mean level and of the loss, and θ₀.
 
-    A backhaul whose queue is not full yet has lost nothing, and nothing tells it from a network with less
-    to carry: such frames are judged, but not trained on, as they would only blur the line."""
+    A backhaul whose queue is not yet full loses no packets, and cannot be distinguished from a network with less
+    load: such frames are judged, but not trained on, as they would only blur the boundary."""
     telling = (truths == 0) | (features[:, 1] > 0)
     features, truths = features[telling], truths[telling]
     scaler = StandardScaler().fit(features)
@@ -240,7 +240,7 @@ def fit_window(features, truths):
 
 
 def cross_validated(features, truths, groups):
-    """What the thesis's classifier says of each sample by weights that have not seen its mode."""
+    """The prediction of the thesis's classifier for each sample, trained without the sample's mode."""
     guesses = np.zeros_like(truths)
     for train, judged in GroupKFold(n_splits=len(MODES)).split(features, truths, groups):
         weights, intercept = fit_window(features[train], truths[train])
@@ -269,8 +269,8 @@ class Flows:
         self.mean[LEVELS - 1 :] = (total[LEVELS:] - total[:-LEVELS]) / LEVELS
         is_known = np.cumsum(self.own + self.lost, axis=0) >= PACKETS
         is_known[: LEVELS - 1] = False
-        # A backhaul that has lost nothing yet cannot be told from a network with less to carry: frames of
-        # it are left out from each move to the first loss.
+        # A backhaul without losses cannot be distinguished from a network with less load: its frames are left
+        # out from each change to the first loss.
         has_lost, shown = np.zeros(shape[1], dtype=bool), np.zeros(shape, dtype=bool)
         for at in range(shape[0]):
             has_lost = (truth[at] == 1) & (has_lost | (lost[at] > 0))
@@ -280,7 +280,7 @@ class Flows:
         self.loss = (lost * self.wireless).sum(axis=0)
 
     def sums(self, burst, drain, retry, cap):
-        """S behind each frame."""
+        """S after each frame."""
         steps = np.minimum(self.lost, burst) - drain * self.own - retry * self.retried
         sums, last = np.zeros(steps.shape), np.zeros(steps.shape[1])
         for at, step in enumerate(steps):
@@ -289,7 +289,7 @@ class Flows:
         return sums
 
     def errors(self, sums, half, slope):
-        """By flow, the parts of false alarms and of misses; not a number where there is none to judge."""
+        """The shares of false alarms and of misses by flow; NaN without frames to judge."""
         told = sums >= half + slope * self.mean
         alarms, misses = (told & self.wireless), (~told & self.backhaul)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -300,7 +300,7 @@ class Flows:
 
 
 def tried(flows):
-    """Of all settings the errors by flow."""
+    """The errors by flow, for all settings."""
     found = {}
     for sum_settings in itertools.product(BURSTS, DRAINS, RETRIES, CAPS):
         sums = flows.sums(*sum_settings)
@@ -311,7 +311,7 @@ def tried(flows):
 
 
 def choose(found, among):
-    """The settings of the least mean error over these flows, of those with few false alarms in each."""
+    """The settings with the minimum mean error over these flows; false alarms beyond MOST_ALARMS cost 100 times."""
 
     def cost(errors):
         alarms, misses = errors[0][among], errors[1][among]
@@ -322,7 +322,7 @@ def choose(found, among):
 
 
 def steepness(flows, settings):
-    """How fast the probability changes with S: of a logistic whose half is where it is to be."""
+    """The slope of the probability over S, from a logistic regression with a fixed threshold."""
     *sum_settings, half, slope = settings
     margin = flows.sums(*sum_settings) - half - slope * flows.mean
     rng = np.random.default_rng(SEED)
@@ -368,7 +368,7 @@ def weights_of(settings, slope_of_sum):
 
 
 def example(weights):
-    """Frames as core's tests read them, with the probability that numpy gives."""
+    """Frames in the format of core's tests, with the probabilities that numpy computes."""
     rng = random.Random(SEED)
     locator = Locator(weights)
     out = io.StringIO()
@@ -376,7 +376,7 @@ def example(weights):
     level = 20
     for number in range(400):
         level = min(64, max(1, level + rng.randint(-4, 4)))
-        # Quiet for as long as busy, so that there are answers of both kinds.
+        # Quiet and busy phases of the same length, so that both answers occur.
         is_busy = number % 100 < 50
         lost = rng.choice((0, 1, 3, 8)) if is_busy else 0
         retried = rng.choice((0, 0, 2)) if is_busy else rng.choice((0, 5))
@@ -420,7 +420,7 @@ def f1_of(flows, errors):
 
 
 def fit(flows):
-    """The weights, and the errors by flow of settings that have not seen the flow's mode."""
+    """The weights, and the errors by flow of settings chosen without the flow's mode."""
     found = tried(flows)
     left_out = [np.full(len(flows.modes), np.nan) for _ in range(2)]
     for mode in np.unique(flows.modes):
@@ -458,7 +458,7 @@ def train(freshline, work):
 
 
 def small(freshline, folder):
-    """Weights from a tenth of the settings, and what numpy says of frames that were not in it."""
+    """Weights from a tenth of the settings, and numpy's predictions for other frames."""
     flows = Flows(collect(freshline, folder, list(settings())[::10]))
     weights, _, errors = fit(flows)
     judged = int((flows.wireless | flows.backhaul).sum())

@@ -1,23 +1,23 @@
-"""Recordings of kernel stamps beside the true frames: what the estimators of frames are trained on.
+"""Recordings of kernel stamps with the true frames: the training data of the estimators of frames.
 
-A file is a run: a line a packet, in the order of the socket, with a head. Two writers:
+A file is a run: a header, then one line per packet in the order of the socket. Two writers:
 
     freshline lab packets                                      kernel_ns, frame_ns
     freshline wlan receive --capture IFACE --packet-log FILE      kernel_ns, frame
 
-`kernel_ns` is the kernel's stamp, and packets of one frame have the same number in the other column. It is
-empty where the capture has not shown the packet.
+`kernel_ns` is the kernel's stamp. Packets of one frame have the same number in the other column, which is
+empty if the capture does not contain the packet.
 """
 
 from pathlib import Path
 
 import numpy as np
 
-# Neighbours share gaps: samples this near to another block are in none.
+# Neighbouring samples share gaps: samples this close to another block are in no fold.
 LONGEST_GAP = 400_000
-# A recording that says less is of no use.
+# The minimum number of packets with a known frame in a recording.
 LEAST = 2_000
-# Of packets, as many at most may be in no frame.
+# The maximum share of packets without a frame.
 FRAMELESS = 0.05
 HOW = "record with `freshline wlan receive udp://… --capture IFACE --packet-log FILE`"
 
@@ -27,10 +27,10 @@ class Bad(Exception):
 
 
 class Packets:
-    """What a client saw in one run, in the order in which it came.
+    """The packets that a client received in one run, in order of arrival.
 
-    `is_known` says of which packets it is known whether they are first: not of those without a frame, and
-    those behind them."""
+    `is_known` marks packets for which it is known whether they are the first of a frame: all except packets
+    without a frame, and the packets after them."""
 
     def __init__(self, kernel, frame, m, has_frame=None):
         self.kernel = kernel
@@ -39,22 +39,22 @@ class Packets:
         has_frame = np.ones(len(frame), dtype=bool) if has_frame is None else has_frame
         self.is_known = has_frame & np.r_[True, has_frame[:-1]]
         self.features = features(kernel, m)
-        # The first packet with m gaps behind it is the one after them.
+        # The first packet with m gaps before it is the one after them.
         self.labels = self.is_first[m:]
         self.known = self.is_known[m:]
 
 
 def features(kernel, m):
-    """The last m gaps in µs, the oldest first, and their deviation, of each packet behind the first m."""
+    """The last m gaps in µs, the oldest first, and their deviation, for each packet after the first m."""
     gaps = np.clip(np.diff(kernel), 0, LONGEST_GAP) / 1e3
     window = np.lib.stride_tricks.sliding_window_view(gaps, m)
     return np.column_stack([window, window.std(axis=1)])
 
 
 def read(file, m, least=LEAST):
-    """A recording.
+    """Reads a recording.
 
-    Raises Bad with what is missing, and what to do."""
+    Raises Bad with the missing data and a remedy."""
     file = Path(file)
     try:
         lines = file.read_text().splitlines()
@@ -85,7 +85,7 @@ def read(file, m, least=LEAST):
             f"{file}: {1 - has_frame.mean():.1%} of the packets are in no frame of the capture, and "
             f"{FRAMELESS:.0%} may be: bring the monitor nearer, or let it have the whole channel"
         )
-    # Where the frame is unknown it is taken for the one before; nothing is trained on that.
+    # An unknown frame counts as the previous one; such packets are not trained on.
     number, numbers = 0, {}
     for at, one in enumerate(frame):
         if one is not None:
@@ -98,7 +98,7 @@ def read(file, m, least=LEAST):
 
 
 def read_all(files, m, least=LEAST):
-    """Recordings of one card, at several rates."""
+    """Reads recordings of one card, at several rates."""
     runs = [read(file, m, least) for file in files]
     firsts = sum(np.count_nonzero(run.labels & run.known) for run in runs)
     others = sum(np.count_nonzero(~run.labels & run.known) for run in runs)
@@ -114,7 +114,7 @@ def read_all(files, m, least=LEAST):
 def folds(runs, count):
     """The fold of each sample, -1 for none.
 
-    A fold is a run, or several; with fewer than five runs it is one of `count` blocks of time of each.
+    A fold is one run or several; with fewer than five runs it is one of `count` blocks of time of each run.
     Samples that share gaps with another block are in no fold."""
     if len(runs) >= 5:
         return np.concatenate(
@@ -124,7 +124,7 @@ def folds(runs, count):
 
 
 def blocks(runs, count):
-    """The block of time, of `count`, that each sample is of; -1 next to another block."""
+    """The block of time of each sample, of `count` blocks; -1 next to another block."""
     found = []
     for run in runs:
         size = len(run.labels)

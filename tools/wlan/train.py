@@ -1,12 +1,12 @@
 """Trains the estimators of core::wlan: `make train`.
 
-One module a set of weights, which have its name. Each has
+Each set of weights has a module of the same name, with a function
 
     train(freshline, work) -> files    the files of its weights, name -> text
 
-where `freshline` is the built command, from which data comes, and `work` a folder of its own for
-what is made on the way. What `train` says goes to standard output. The same commit gives the same
-bytes; so this tells whether the weights that are shipped came out, and else writes those that did.
+where `freshline` is the built command that generates the data, and `work` a folder for intermediate
+files. `train` prints its progress to standard output. The same commit gives the same bytes: this
+command reports whether the result is equal to the shipped weights, and otherwise replaces them.
 
     train.py [NAME ...] [--check]      --check writes nothing; 1 if a file came out differently
     train.py --from FILE ...           the estimators of frames, from recordings of a real card
@@ -24,7 +24,7 @@ from pathlib import Path
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
-# Beside this file; imported once the number of threads is set.
+# Modules in this folder, imported after the number of threads is set.
 MODULES = ("frames", "locator")
 ROOT = Path(__file__).resolve().parent.parent.parent
 WEIGHTS = ROOT / "crates/core/src/wlan/weights"
@@ -32,14 +32,14 @@ WORK = ROOT / "target/train"
 
 
 def build():
-    """The command as the tests have built it; laws and lab are optimised there too."""
+    """The command, in the profile of the tests, in which laws and lab are optimised, too."""
     subprocess.run(["cargo", "build", "--quiet", "-p", "freshline"], cwd=ROOT, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     return target / "debug/freshline"
 
 
 def from_recordings(files, to, max_packets):
-    """Trains from recordings of a real card; the weights are not those that ship."""
+    """Trains from recordings of a real card; the shipped weights are not changed."""
     import frames
 
     try:
@@ -105,10 +105,10 @@ def main():
             shipped = WEIGHTS / file
             before = shipped.read_text() if shipped.exists() else None
             if before == text:
-                print(f"{file}: to the byte what is shipped")
+                print(f"{file}: identical to the shipped file")
                 continue
             differs = True
-            print(f"{file}: differs from what is shipped")
+            print(f"{file}: differs from the shipped file")
             if not args.check:
                 WEIGHTS.mkdir(parents=True, exist_ok=True)
                 shipped.write_text(text)
