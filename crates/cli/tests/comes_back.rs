@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use lines::lines;
 use process::Process;
 
-/// Much longer than the longest wait between openings (2.5 s): a loaded machine is no failure.
+/// Much longer than the maximum interval between openings (2.5 s): a loaded machine is not a
+/// failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 const RESTARTS: usize = 10;
 

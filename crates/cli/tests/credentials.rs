@@ -18,7 +18,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-/// Much longer than the longest wait between openings (2.5 s): a loaded machine is no failure.
+/// Much longer than the maximum interval between openings (2.5 s): a loaded machine is not a
+/// failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn freshline(words: &str) -> Command {
@@ -77,7 +78,7 @@ impl Running {
         kill(Pid::from_raw(self.child.id() as i32), signal).expect("it runs");
     }
 
-    /// Ends it; gives the last line of standard error with this in it.
+    /// Ends it; returns the last line of standard error with this text in it.
     #[track_caller]
     fn end(self, what: &str) -> String {
         self.signal(Signal::SIGTERM);
@@ -115,7 +116,7 @@ impl Folder {
         self.path("credentials")
     }
 
-    /// Makes a token; gives the line that permits it to use these names.
+    /// Makes a token; returns the line that permits it to use these names.
     fn token(&self, file: &str, names: &str, right: &str) -> String {
         let path = self.path(file);
         let done = ended(&format!("token new {} --name {names} --right {right}", path.display()));

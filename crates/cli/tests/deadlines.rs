@@ -52,8 +52,8 @@ fn until(states: &Receiver<String>, is_it: impl Fn(&Value) -> bool) -> Value {
         let line = states.recv_timeout(PATIENCE).expect("a line");
         let line: Value = serde_json::from_str(&line).expect("it is JSON");
         if line.get("event").is_none() {
-            // The state says when it was sampled, by a clock that both processes share; a busy machine may write
-            // the line late.
+            // The state contains its sampling time, by a clock that both processes share; a busy
+            // machine may write the line late.
             let sampled: f64 = line["payload"].as_str().unwrap().trim().parse().unwrap();
             let age_ms = line["unix_ms"].as_f64().unwrap() - sampled / 1e6;
             assert!(age_ms <= LIMIT_MS + 1_000.0, "handed out at an age of {age_ms} ms: {line}");
@@ -122,7 +122,7 @@ fn a_source_that_is_stopped_becomes_stale_and_hands_out_nothing_too_old_afterwar
     until(&states, is_state);
     assert_eq!(ran(&file, 2)[1], "fresh robot 2000.000");
 
-    // One that is killed cannot say anything.
+    // A killed source sends no goodbye.
     drop(source);
     until(&states, |line| is_event(line, "stale"));
     assert_eq!(ran(&file, 3).len(), 3);

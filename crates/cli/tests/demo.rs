@@ -61,7 +61,7 @@ fn without_a_terminal_the_demonstration_prints_lines_and_a_table() {
     }
 }
 
-/// A monitor behind an emulated path; gives `work` the address of the path's near end.
+/// A monitor behind an emulated path; passes the address of the path's near end to `work`.
 fn behind_a_path<T>(hop: &str, work: impl FnOnce(SocketAddr) -> T) -> T {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let config = MonitorConfig {

@@ -26,10 +26,10 @@ const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
 /// 20 ms there, 10 ms back.
 const SLOW: &str = "[[forward.hop]]\ndelay = \"20ms\"\n[[reverse.hop]]\ndelay = \"10ms\"\n";
 const SLOW_RTT: Duration = Duration::from_millis(30);
-/// Only a test that fails waits for so long.
+/// Only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Whether a test can run; it says so if not.
+/// Whether a test can run; prints the reason if not.
 fn can_run() -> bool {
     let missing = if !Uid::effective().is_root() {
         "root"

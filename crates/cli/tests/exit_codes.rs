@@ -48,7 +48,7 @@ fn run_until(args: &[&str], signs: &[&str]) -> (Option<i32>, String) {
     (process.0.wait().expect("it ends").code(), all)
 }
 
-/// Runs a source, which must end with 1 and say why, in one of these words.
+/// Runs a source, which must end with 1 and print a reason with one of these words.
 fn fails(args: &[&str], reasons: &[&str]) {
     let (code, said) = run_until(&[args, &["--duration", "30s"]].concat(), reasons);
     assert_eq!(code, Some(1), "{args:?}: {said}");

@@ -20,7 +20,7 @@ use serde_json::Value;
 /// How old the states of the tests are.
 const AGE: Duration = Duration::from_secs(600);
 
-/// A time so long ago, and a tab.
+/// A time `ago` before now, and a tab.
 fn stamp(ago: Duration) -> String {
     let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap() - ago;
     format!("{}.{:09}\t", at.as_secs(), at.subsec_nanos())
@@ -31,7 +31,7 @@ fn frame(state: &[u8]) -> Vec<u8> {
     [&(state.len() as u32).to_be_bytes()[..], state].concat()
 }
 
-/// The next line with this payload and its age in ms, from the least to the greatest that it can be.
+/// The minimum and maximum of the possible ages, in ms, of the next line with this payload.
 fn ages_of(states: &Receiver<String>, payload: &str) -> [f64; 2] {
     loop {
         let line = states.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{payload} comes"));

@@ -55,7 +55,7 @@ fn queries(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Starts a command that serves metrics; gives its URL, and the address of its metrics.
+/// Starts a command that serves metrics; returns its URL, and the address of its metrics.
 fn serving(words: &[&str]) -> (Process, String, String) {
     let words = [words, &["--metrics", "127.0.0.1:0"]].concat();
     let mut child = freshline(&words).stdout(Stdio::null()).spawn().unwrap();

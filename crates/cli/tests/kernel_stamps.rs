@@ -35,7 +35,8 @@ use verdict::{TRIES, Verdict};
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAYLOAD: usize = 1000;
 const PACKETS: u32 = 6_000;
-/// Half of the time between frames: one that is later is no longer apart from the next.
+/// Half of the time between frames: a frame with a larger lateness is not separate from the next
+/// one.
 const TIMELY: Span = Span::from_micros(200);
 /// The fraction of frames that may be late: half of the fraction that shifts levels by a fifth, and
 /// F1 as much, if each is taken for a part of the one before.
@@ -88,7 +89,7 @@ fn receive(client: &UdpSocket) -> Option<(u32, Time)> {
     (bytes == PAYLOAD).then(|| (seq, Time::from_nanos(nanos.unsigned_abs())))
 }
 
-/// All packets at `mbps`; `None` if some were lost on their way to the client.
+/// All packets at `mbps`; `None` if some were lost on the path to the client.
 fn run(mbps: u32, seed: u64) -> Option<Vec<Seen>> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("frames.csv");
@@ -107,7 +108,8 @@ fn run(mbps: u32, seed: u64) -> Option<Vec<Seen>> {
         for number in 0..PACKETS {
             datagram[..4].copy_from_slice(&number.to_le_bytes());
             server.send_to(&datagram, at_server).unwrap();
-            // The hop before the cell gives the pace; this only keeps its buffers from overflowing.
+            // The hop in front of the cell sets the pace; this only keeps its buffers from
+            // overflowing.
             if number % 20 == 19 {
                 thread::sleep(Duration::from_micros(u64::from(20 * 8_224 / mbps) * 9 / 10));
             }
@@ -150,7 +152,7 @@ fn is_first(seen: &[Seen], at: usize) -> bool {
     at == 0 || seen[at].frame != seen[at - 1].frame
 }
 
-/// F1 of first packets, and the mean level that was told.
+/// F1 of first packets, and the estimated mean level.
 fn told(mut counter: KernelCounter, seen: &[Seen]) -> (f64, f64) {
     let (mut found, mut wrong, mut missed) = (0.0, 0.0, 0.0);
     let begin = seen[0].stamp;
@@ -200,7 +202,7 @@ fn late(seen: &[Seen]) -> f64 {
     late as f64 / took.len() as f64
 }
 
-/// Sends packets at `mbps`, and prints what is told of their frames.
+/// Sends packets at `mbps`, and prints the estimates of their frames.
 fn measure(mbps: u32, seed: u64, frames: &FrameWeights, levels: &LevelWeights) -> Verdict {
     let Some(seen) = run(mbps, seed) else { return Verdict::Unknown };
     let params = KernelCounterParams::default();

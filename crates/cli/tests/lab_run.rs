@@ -402,7 +402,7 @@ fn a_scenario_of_a_folder_goes_by_both_names_and_finds_its_network() {
 #[test]
 fn a_folder_is_reproduced_as_a_whole() {
     let bench = Bench::with("");
-    // Nothing is left to measure, so that the first scenario says so at once.
+    // No time is left to measure, so that the first scenario fails at once.
     let said = bench.is_refused(&["reproduce", "ifc", "--set", "warm_up=1h"]);
     assert_says(&said, &["ifc/aoi-load", "`warm_up`"]);
 }

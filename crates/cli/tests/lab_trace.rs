@@ -117,7 +117,7 @@ fn relay(target: &UdpSocket, path: &str) -> (Held, String) {
     (relay, address)
 }
 
-/// One-way delays in ms of a datagram each 5 ms, in the order of sending; lost ones are left out.
+/// One-way delays in ms of datagrams sent every 5 ms, in the order of sending, without lost ones.
 /// Fails if one overtakes another.
 fn delays(target: &UdpSocket, relay: &str, count: u32) -> Vec<f64> {
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();

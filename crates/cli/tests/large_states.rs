@@ -20,7 +20,7 @@ use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The longest state that either end takes by default.
+/// The maximum length of a state that either end accepts by default.
 const MAX: usize = 8 << 20;
 
 fn freshline(words: &str) -> Command {
@@ -30,7 +30,7 @@ fn freshline(words: &str) -> Command {
     command
 }
 
-/// A line that begins so; gives the rest.
+/// Waits for a line with this beginning; returns the rest.
 fn says(said: &Receiver<String>, start: &str) -> String {
     loop {
         let line = said.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it prints {start}"));

@@ -83,8 +83,9 @@ impl Drop for Running {
     }
 }
 
-/// Starts a command, waits until it has said `ready`, and checks the privileges of its threads: those of
-/// the signals' thread and of all others. Its standard error is read to the end in the background.
+/// Starts a command, waits until it has printed `ready`, and checks the privileges of its threads:
+/// those of the signals' thread and of all others. Its standard error is read to the end in the
+/// background.
 #[track_caller]
 fn started(mut command: Command, ready: &str, kept: &[u64]) -> Running {
     let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -169,7 +170,7 @@ fn wrapped_commands_run_as_the_user_that_is_named_and_end_with_their_wrapper() {
     let path = folder.path().join("path.toml");
     fs::write(&path, "[[forward.hop]]\ndelay = \"1ms\"\n").unwrap();
     let emulate = format!("emulate run {}", path.display());
-    // Signals reach a command of another user by CAP_KILL alone; init does that for `emulate`.
+    // Signals reach a command of another user only with CAP_KILL; init does that for `emulate`.
     let kills = 1 << 5;
     // The last removes the command's cgroup, whatever the command did in it.
     let detaches = BPF | NET_ADMIN | 1 << 1;

@@ -69,7 +69,7 @@ fn source(monitor: &UdpSocket, flags: &[&str]) -> (Process, ChildStdin) {
     (Process(source), stdin)
 }
 
-/// Ends it; gives its report, and what it said.
+/// Ends it; returns its report, and its text on standard error.
 fn ended(mut source: Process, signal: Signal) -> (Value, String) {
     kill(Pid::from_raw(source.0.id().cast_signed()), signal).unwrap();
     let (mut report, mut said) = (String::new(), String::new());

@@ -136,7 +136,7 @@ fn what_was_read_of_a_stream_that_fails_arrives_before_the_source_ends_with_the_
     for number in 0..500 {
         writeln!(stdin, "record {number}").unwrap();
     }
-    // It is no text.
+    // The record is not text.
     stdin.write_all(b"\x01\n").unwrap();
     drop(stdin);
     assert_eq!(source.0.wait().unwrap().code(), Some(1));

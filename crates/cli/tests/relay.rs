@@ -255,7 +255,7 @@ fn each_record_is_at_each_destination_once_and_in_order_whichever_relay_is_kille
     let _other = second();
     gets(&at_end, 600..900);
     gets(&at_late, 600..900);
-    // The source ends once each of its records is known to be at both.
+    // The source ends once both monitors are known to have each of its records.
     drop(log);
     assert!(source.0.wait().unwrap().success());
 }

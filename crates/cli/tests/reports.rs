@@ -59,7 +59,7 @@ fn assert_has(text: &str, parts: &[&str]) {
     }
 }
 
-/// Checks a report, and gives its text.
+/// Checks a report, and returns its text.
 fn checked(page: &Path) -> String {
     let html = fs::read_to_string(page).unwrap();
     assert_has(&html, &["default-src 'none'", "<h1>", "<caption>", "<th scope=\"col\"", "Command"]);

@@ -4,7 +4,7 @@ use std::io::{Write, pipe};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs a monitor that has something to say at its start, each second and at its end.
+/// Runs a monitor that prints lines at its start, each second and at its end.
 fn monitor(stderr: impl Into<Stdio>) -> ExitStatus {
     let mut monitor = Command::new(env!("CARGO_BIN_EXE_freshline"))
         .args(["monitor", "udp://127.0.0.1:0", "--duration", "1500ms"])

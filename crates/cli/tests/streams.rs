@@ -121,7 +121,7 @@ fn subscribers_get_the_newest_state_at_once_and_each_that_follows() {
     let (_source, mut states) = source(&url, "");
     states.write_all(b"one\n").unwrap();
     assert_eq!(payload_after(&mut early, ""), "one");
-    // One that only wants to read may say so by closing its other half.
+    // A client that only reads may close its other half.
     let mut late = subscribe(&path);
     late.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(payload_after(&mut late, ""), "one", "the state that is there");
@@ -163,7 +163,7 @@ fn a_slow_subscriber_is_not_far_behind() {
     while before != "400" {
         before = payload_after(&mut fast, &before);
     }
-    // It begins to read now: a few that are on their way, then the newest.
+    // It begins to read now: first a few states in flight, then the newest.
     let mut read = 0;
     let mut before = String::new();
     while before != "400" {

@@ -36,7 +36,7 @@ fn air(hop: &str, mbps: f64, file: &Path) {
         .spawn()
         .unwrap();
     let mut first = String::new();
-    // Open to the end: the emulator says more there.
+    // Stays open to the end: the emulator prints more later.
     let mut stderr = BufReader::new(emulator.stderr.take().unwrap());
     stderr.read_line(&mut first).unwrap();
     let relay = first.split(' ').next().unwrap();
@@ -59,7 +59,7 @@ fn air(hop: &str, mbps: f64, file: &Path) {
     assert!(emulator.wait().unwrap().success());
 }
 
-/// The part of the frames for which the bottleneck was before the Wi-Fi, and the flow.
+/// The fraction of frames for which the bottleneck was before the Wi-Fi, and the flow.
 fn backhaul(file: &Path) -> (f64, serde_json::Value) {
     let done = locate(file, &["--json"]);
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));

@@ -76,7 +76,8 @@ fn an_outage_heals_in_both_directions() {
         (world.forward.is_cut, world.back.is_cut) = (true, true);
         world.run(Span::from_secs(seconds));
         (world.forward.is_cut, world.back.is_cut) = (false, false);
-        // The dialer is heard after 2.5 s and three round trips at most, and then the listener.
+        // The listener receives the dialer after 2.5 s and three round trips at most, and then the
+        // dialer the listener.
         world.run(Span::from_secs(6));
         world.assert_fresh(Span::from_millis(50), &format!("after {seconds} s"));
         assert_eq!(world.listener.return_sources().count(), 1);

@@ -57,7 +57,7 @@ fn conditions(file: &str, clients: u32) -> Conditions<Numbered> {
     toml::from_str::<ConditionsConfig>(&file).unwrap().build(SEED, clients as usize).unwrap()
 }
 
-/// `count` packets of all clients, both ways, in `millis` ms.
+/// `count` packets of all clients, in both directions, in `millis` ms.
 fn arrivals(count: u64, millis: u64) -> Vec<(Time, Direction, Numbered)> {
     let rng = &mut Pcg64::seed_from_u64(3);
     let mut arrivals: Vec<_> = (0..count)
@@ -74,7 +74,7 @@ fn arrivals(count: u64, millis: u64) -> Vec<(Time, Direction, Numbered)> {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
-    /// By way, when which packet came to its end.
+    /// Per direction, when each packet reached its end.
     delivered: [Vec<(Time, u64)>; 2],
     dropped: Vec<u64>,
     /// How many packets came over the air, to a station of either kind.

@@ -12,7 +12,7 @@ use freshline_core::wlan::{Aggregation, AggregationParams, Fixed};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// One way.
+/// One-way delay.
 const DELAY: Span = Span::from_millis(5);
 /// IP packets.
 const BITS: f64 = 12_000.0;

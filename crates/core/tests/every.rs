@@ -45,7 +45,8 @@ fn expected_digest(setup: &Setup) -> u64 {
     (0..setup.records).fold(0, |hash, number| digest(hash, &record(number, setup.lengths)))
 }
 
-/// 5 % loss each way, an outage of 10 s, and restarts of the monitor, of the source, and of both.
+/// 5 % loss in each direction, an outage of 10 s, and restarts of the monitor, of the source, and
+/// of both.
 fn story(records: u64) {
     let setup = Setup { records, ..setup() };
     let expected = expected_digest(&setup);
@@ -116,7 +117,7 @@ fn laws() -> [Law; 3] {
     ]
 }
 
-/// Poses of which the last ones are sampled as they leave, and so want all that the law allows.
+/// Poses of which the last ones are sampled as they leave, and so use all that the law allows.
 fn poses() -> [(&'static str, Pose); 5] {
     [
         ("100 B each 50 ms", Pose::Timed(Span::from_millis(50), 100)),
@@ -127,7 +128,7 @@ fn poses() -> [(&'static str, Pose); 5] {
     ]
 }
 
-/// Prints a line of the table; gives the ratio of the ages.
+/// Prints a line of the table; returns the ratio of the ages.
 fn line(length: Span, rate: u64, loss: f64, law: Law, (name, pose): (&str, Pose)) -> f64 {
     let (law_name, law, limits) = law;
     let rate = BitRate::from_bps(rate);

@@ -281,7 +281,8 @@ fn open_monitor(max_large: usize) -> Monitor<u8> {
     monitor
 }
 
-/// Frames in one update, as hostile peers write it; gives the ack's cursor, and whether there was no room.
+/// Frames in one update, as hostile peers write it; returns the ack's cursor, and whether there was
+/// no room.
 fn tell(
     monitor: &mut Monitor<u8>,
     seq: u64,

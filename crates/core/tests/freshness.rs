@@ -25,7 +25,7 @@ const LATE: Span = Span::from_millis(10);
 /// By how much a clock is fast or slow at most.
 const PPM: i64 = 240;
 
-/// An estimate of the offset is in use for so long at most, and longer while no acks come.
+/// Maximum time for which an estimate of the offset is used; longer while no acks arrive.
 const OFFSET_LASTS: Span = Span::from_secs(40);
 
 /// Faults of a seed.
@@ -98,7 +98,7 @@ impl Fault {
             7 => Self::MonitorStops,
             8 => Self::SourceSleeps,
             9 => Self::SourcePaused,
-            // More than a round trip: less cannot be told from another route until an ack comes.
+            // More than a round trip: a smaller jump looks like another route until an ack arrives.
             10 => Self::SourceJumps(Span::from_millis(dice.random_range(4_000..3_600_000))),
             _ if dice.random_bool(0.5) => Self::SourceRestarts,
             _ => Self::MonitorRestarts,

@@ -127,8 +127,8 @@ impl World {
         all.map(|(state, age)| (state, age.expect("it is known"))).collect()
     }
 
-    /// Puts `bytes` everywhere, generated so long ago, and a second later the monitor holds them; gives their
-    /// ages, without that second, and that of the record on arrival.
+    /// Puts `bytes`, generated at `generated_at`, in all topics, and a second later the monitor
+    /// holds them; returns their ages, without that second, and that of the record on arrival.
     fn ages_of(&mut self, generated_at: Time, bytes: &[u8]) -> Vec<Span> {
         let second = Span::from_secs(1);
         self.put(generated_at, bytes);

@@ -278,7 +278,7 @@ proptest! {
         flows in 1u16..10,
     ) {
         let share = AoiShare::new(share).unwrap();
-        // CoDel would drop packets on the way.
+        // CoDel would drop packets on the path.
         let drop_averse = QdiscConfig::default();
         let mut queue =
             ifc(IfcConfig { scheduler, aoi_share: share, drop_averse, ..IfcConfig::default() });
@@ -303,7 +303,7 @@ proptest! {
     }
 }
 
-/// A link of which both classes always want more.
+/// A link on which both classes always have a backlog.
 struct Saturated {
     queue: Ifc<Fifo<Datagram>, Fifo<Datagram>, AnyScheduler>,
     now: Time,

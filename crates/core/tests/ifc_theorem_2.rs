@@ -177,7 +177,7 @@ fn without_the_conditions_time_division_is_beaten() {
     };
     for phase in [0, 300, 999] {
         let updates = (period, phase);
-        // At one T alone, here T_o / 2: the theorem needs all of them.
+        // At a single T, here T_o / 2: the theorem needs all of them.
         let mut spaced = Spaced { period: 2 * period, last: None };
         is_beaten_by(run(&mut spaced, updates, transmission, (2 * period, 10)));
         // By a scheduler that leaves an update waiting, at a T just below T_o.

@@ -85,8 +85,8 @@ fn ages_of_schedule(rate: f64, periods: &[f64], duration: f64) -> Vec<f64> {
     keys.iter().map(mean).collect()
 }
 
-/// The schedule with the least sum of mean ages, by random search over the periods of the classes and the rate
-/// of datagrams; its ages.
+/// The schedule with the minimum sum of mean ages, by random search over the periods of the classes
+/// and the rate of datagrams; returns its ages.
 fn best_static() -> Vec<f64> {
     let mut random = Pcg32::seed_from_u64(1);
     let sum =
@@ -111,8 +111,8 @@ fn best_static() -> Vec<f64> {
     ages_of_schedule(rate, &periods, 120.0)
 }
 
-/// Runs the path with this law within `limits`; gives the mean age of each key in s. No newest state is missing at
-/// the end.
+/// Runs the path with this law within `limits`; returns the mean age of each key in s. No newest
+/// state is missing at the end.
 fn ages_by(law: Box<dyn RateLaw>, limits: Limits) -> BTreeMap<Vec<u8>, f64> {
     let mut world = World::with_law(5, law, limits, 64);
     world.rate = Some(BitRate::from_bps(256_000));

@@ -48,7 +48,7 @@ struct World {
     delivered: Vec<(Time, Span)>,
 }
 
-/// The state of this number: its length says which bytes.
+/// The state with this number: its bytes follow from its number and length.
 fn state(number: u64, len: usize) -> Vec<u8> {
     let bytes = number.to_be_bytes().into_iter();
     bytes.chain((8..len).map(|at| (at as u64 * 7 + number) as u8)).take(len).collect()
@@ -166,7 +166,7 @@ fn ideal(len: usize, symbol_len: usize) -> Span {
     DELAY + SLOT * (slots - 1) + SLOT * slots / 2
 }
 
-/// Bytes of a state in a datagram of 1200 bytes, at least.
+/// Minimum number of bytes of a state in a datagram of 1200 bytes.
 const SYMBOL: usize = 1_096;
 
 #[test]

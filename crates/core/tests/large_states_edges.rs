@@ -149,7 +149,7 @@ fn params() -> SourceParams {
     SourceParams { max_datagram: MAX_DATAGRAM, ..SourceParams::default() }
 }
 
-/// A state: its number and its length say which bytes.
+/// A state: its bytes follow from its number and its length.
 fn bytes(number: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + len) as u8 ^ number).collect()
 }
@@ -207,7 +207,7 @@ fn a_state_without_room_arrives_once_there_is_room() {
     assert_eq!(world.payload(), bytes(1, 10_000));
 }
 
-/// All parts are acknowledged, again and again, and yet the monitor does not have the state.
+/// All parts are acknowledged, repeatedly, and yet the monitor does not have the state.
 #[test]
 fn a_source_has_not_finished_while_the_monitor_has_no_room() {
     let mut world = World::new(params()).has(10_000);
@@ -357,7 +357,7 @@ fn states_that_come_faster_than_they_leave_do_not_starve() {
         world.put(&bytes(number as u8, len));
         world.run(Span::from_millis(10));
     }
-    // At least one in twice the time that it takes, and it is one of that time.
+    // At least one state in twice its transmission time, and its age is about this time.
     for pair in world.news.windows(2) {
         assert!(pair[1].0.since(pair[0].0) < Span::from_millis(660), "{pair:?}");
         assert!(pair[1].2 < Span::from_millis(400), "{pair:?}");

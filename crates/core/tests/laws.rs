@@ -151,7 +151,7 @@ impl Driver {
         self.newest_acked = self.newest_acked.max(Some(seq));
     }
 
-    /// Sends as the law wants for `length`, without any ack; returns the number of steps.
+    /// Sends at the law's rate for `length`, without any ack; returns the number of steps.
     fn stay_silent(&mut self, length: Span) -> u64 {
         let end = self.now + length;
         let mut steps = 0;

@@ -25,7 +25,7 @@ fn report(name: &str, outcome: &Outcome) -> f64 {
     age
 }
 
-/// The least mean age of all fixed rates, in steps of 5 % of the bottleneck.
+/// The minimum mean age of all fixed rates, in steps of 5 % of the bottleneck.
 fn best_fixed_ms(course: &Course) -> f64 {
     let age = |percent: u32| {
         let rate = course.bottleneck().scaled(f64::from(percent) / 100.0);
@@ -90,7 +90,7 @@ fn acp_plus_settles_within_seconds_and_stays_settled() {
 
 #[test]
 fn late_timers_do_not_make_a_queue_stand() {
-    // Timing noise hides which way age and backlog went; a law that compares the wrong ones then
+    // Timing noise hides the directions of age and backlog; a law that compares the wrong ones then
     // wanders up and down with a standing queue.
     for micros in [10, 100, 300] {
         for seed in 1..=8 {
@@ -129,7 +129,7 @@ fn losses_do_not_drive_acp_plus_to_the_floor() {
 
 #[test]
 fn acp_needs_a_small_step_on_a_short_path() {
-    // Shreedhar et al., section II, say the same: κ = 1 served on long real paths, and on simulated short
+    // Shreedhar et al., section II, agree: κ = 1 suited long real paths, and on simulated short
     // ones only κ = 0.25 did.
     let course = two_slow_one_fast();
     let lazy = mean_age_ms(&course, &mut Lazy::new(Default::default()));
@@ -156,8 +156,8 @@ fn acp_plus(losses: Losses) -> AcpPlus {
 
 #[test]
 fn random_loss_does_not_look_like_a_queue() {
-    // Nothing waits on the first path; the second is the demonstration's. Each loses 5 % both
-    // ways.
+    // The first path has no queue; the second is the demonstration's. Each loses 5 % in both
+    // directions.
     let wide = Course {
         forward: hops(["rate=6mbit,delay=15ms,jitter=1ms,loss=0.05,queue=100p"]),
         back: hops(["delay=15ms,loss=0.05"]),

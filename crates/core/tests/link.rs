@@ -459,7 +459,7 @@ fn any_traffic() -> impl Strategy<Value = Vec<(u64, u64, bool)>> {
     prop::collection::vec((0u64..20_000, 1u64..3_000, any::<bool>()), 1..80)
 }
 
-/// The fate of each packet, by a driver that polls when `polls` says so and otherwise late.
+/// The fate of each packet, by a driver that polls when `polls` is true and otherwise late.
 fn fate(
     hops: &[HopConfig],
     traffic: &[(u64, u64, bool)],

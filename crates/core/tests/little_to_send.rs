@@ -27,7 +27,7 @@ const WARM_UP: Span = Span::from_secs(30);
 /// arrived meanwhile.
 const PAUSES_EVERY: u64 = 2_300;
 
-/// For so long, in turn, in ms.
+/// Durations of the pauses, in turn, in ms.
 const PAUSES: [u64; 6] = [60, 150, 40, 450, 90, 250];
 
 #[derive(Debug, Clone, Copy)]

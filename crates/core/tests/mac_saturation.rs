@@ -104,9 +104,9 @@ fn with_bianchi_s_rules_the_cell_is_bianchi_s_at_every_size() {
     }
 }
 
-/// The rules of the standard pull both ways. Freezing and the slots that colliders have for
-/// themselves while others wait for EIFS spare collisions; windows that start again at the retry
-/// limit cost some.
+/// The rules of the standard have opposite effects. Freezing, and the slots that colliding stations
+/// have for themselves while others wait for EIFS, spare collisions; windows that start again at
+/// the retry limit cost some.
 #[test]
 fn with_its_own_rules_the_cell_is_near_the_model() {
     for (stations, range) in [(1, 0.97..1.03), (5, 0.97..1.03), (20, 0.95..1.05), (50, 0.95..1.05)]

@@ -127,9 +127,9 @@ fn a_path_with_full_memory_is_taken_again_after_a_cut() {
     assert!(used_at.is_some_and(|at| world.now.since(at) <= world.interval * 2), "{used_at:?}");
 }
 
-/// A source at a fixed rate and its monitor, over the first path alone or over both, of which the
-/// first is cut halfway: the delivered bytes that the source counts, per byte that the monitor took as
-/// fresh.
+/// A source at a fixed rate and its monitor, over the first path only or over both, of which the
+/// first is cut halfway: the delivered bytes that the source counts, per byte that the monitor
+/// accepted as fresh.
 fn delivered_share(rate: f64, scheduler: Option<&str>, length: Span) -> f64 {
     let law = Box::new(Fixed::new(UpdateRate::saturating(rate)));
     let source = Source::new(SourceParams::default(), Secret::new([7; 16]), law, Time::ZERO);

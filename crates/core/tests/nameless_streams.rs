@@ -99,7 +99,7 @@ fn records_of_a_hostile_party_with_the_same_stream_do_not_count_as_those_of_the_
     let mine = numbers(&mut monitor, good);
     assert_eq!(mine.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
     monitor.handle_record_done(good, &mine[0].1);
-    // Dropping the hostile party's record does not repeat the good party's, or the other way round.
+    // Dropping the hostile party's record does not repeat the good party's, and vice versa.
     monitor.hand_out_again(&theirs[0].1);
     assert!(numbers(&mut monitor, good).is_empty());
     monitor.hand_out_again(&mine[2].1);

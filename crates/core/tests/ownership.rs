@@ -266,7 +266,7 @@ fn a_monitor_that_always_challenges_does_not_set_the_pace() {
         let challenge = Challenge { session: source.session(), cookie };
         assert_eq!(hear(&mut source, now, &challenge.bytes()), Some(SourceEvent::Challenged));
     }
-    // Two openings a wait, and waits grow to 2 s.
+    // Two openings per interval, and intervals grow to 2 s.
     assert!((10..=30).contains(&sent), "{sent} openings in 20 s");
     source.close();
     let mut out = Vec::new();

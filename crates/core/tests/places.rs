@@ -80,7 +80,7 @@ fn nameless(session: u64) -> Said<'static> {
     Said { session, name: "", token: b"" }
 }
 
-/// Opens sessions from `first` on until no more are taken; gives how many were.
+/// Opens sessions from `first` on until no more are accepted; returns their number.
 fn fill(monitor: &mut Monitor<Address>, now: Time, from: Address, first: u64) -> u64 {
     let mut session = first;
     while say(monitor, now, from, &nameless(session)) == Outcome::Opened {

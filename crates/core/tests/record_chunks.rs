@@ -18,7 +18,7 @@ const NOW: Time = Time::from_nanos(9_999);
 
 const WHOLE: [u8; RecordChunk::MAX_LEN] = [7; RecordChunk::MAX_LEN];
 
-/// The chunks of the longest record.
+/// The chunks of a record of the maximum length.
 const MAX_CHUNKS: u64 = (RecordChunk::MAX_RECORD / RecordChunk::MAX_LEN) as u64;
 
 struct World {
@@ -114,7 +114,7 @@ fn a_record_that_is_too_long_is_refused_in_whatever_order_its_chunks_come() {
         world.chunk(MAX_CHUNKS + 9, true, b"");
         assert!(world.monitor.peek_record(world.source, 0).is_none(), "it is too long");
         assert!(world.monitor.counters().bad_chunks > 0);
-        // If its end comes where it must, it is the longest record.
+        // If its end is where it must be, it is a record of the maximum length.
         assert_eq!(world.chunk(MAX_CHUNKS - 1, true, &WHOLE), (true, true));
         let taken = world.monitor.take_record(NOW, world.source, 0).expect("it is complete");
         assert_eq!(taken.bytes.len(), RecordChunk::MAX_RECORD);

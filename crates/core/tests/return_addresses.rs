@@ -121,7 +121,7 @@ fn an_outage_of_all_paths_does_not_move_the_return_direction() {
     for _ in 0..5 {
         (world.forward.is_cut, world.back.is_cut) = (true, true);
         world.run(Span::from_millis(1_500));
-        // The second path is heard first.
+        // The second path's datagrams arrive first.
         (world.forward.is_cut, world.back.is_cut, world.forged) = (false, false, Some(2));
         world.run(Span::from_millis(900));
         world.forged = None;
@@ -192,7 +192,7 @@ fn an_address_that_has_answered_lately_is_taken_up_without_another_session() {
     assert_ne!(session_of(&world).0, second);
 }
 
-/// The listener alone goes on: nothing comes from the dialer.
+/// Only the listener runs: nothing arrives from the dialer.
 fn run_listener(world: &mut World, duration: Span) {
     let end = world.now + duration;
     while world.now < end {
@@ -253,7 +253,7 @@ fn a_moved_return_session_has_another_id_that_only_its_new_address_learns() {
 
 #[test]
 fn acks_of_commands_keep_them_where_they_are() {
-    // Updates of the dialer are rare, with copies by a second path; its acks tell where it is.
+    // Updates of the dialer are rare, with copies over a second path; its acks show where it is.
     let mut world = World::new(fast(), fixed);
     world.dialer = dialer(rare, 1);
     world.run(Span::from_secs(5));
@@ -316,7 +316,7 @@ fn a_driver_that_opens_a_return_session_late_is_not_told_that_it_has_ended() {
     listener.open_return(now, source, return_params()).expect("the new session wants states, too");
     assert_eq!(returns(&mut listener), [], "the driver's open return session stays open");
     assert!(listener.return_source(source).is_some());
-    // From then on each restart ends it and wants another one.
+    // From then on each restart ends it and requires another one.
     open(&mut listener, 3);
     assert_eq!(returns(&mut listener), [(false, source), (true, source)]);
 }
@@ -369,11 +369,12 @@ fn a_late_copy_of_a_former_opening_ends_nothing() {
 fn a_late_opening_of_a_session_that_was_left_ends_nothing() {
     let mut world = World::new(fast(), fixed);
     world.run(Span::from_secs(5));
-    // The first path is silent. The dialer is heard by a second one, whose downlink stalls.
+    // The first path is silent. The dialer's datagrams arrive over a second one, whose downlink
+    // stalls.
     (world.forged, world.stalled) = (Some(2), Some(2));
     world.run(Span::from_secs(4));
     assert!(!world.delayed.is_empty(), "openings were sent there");
-    // The second one is silent as well, and the dialer is heard by a third.
+    // The second path is silent as well, and the dialer's datagrams arrive over a third.
     (world.forged, world.address) = (None, 3);
     world.run(Span::from_secs(4));
     world.assert_fresh(Span::from_millis(80), "over the third path");

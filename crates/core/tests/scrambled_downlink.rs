@@ -210,8 +210,8 @@ impl World {
         }
     }
 
-    /// From now on drivers and network behave, until each client has received packets again and the server
-    /// has their reports; gives whether this happens in time.
+    /// From now on drivers and network are regular, until each client has received packets again
+    /// and the server has their reports; returns whether this happens in time.
     fn heals(&mut self) -> bool {
         let end = self.now + HEALS_WITHIN;
         let reports = self.server.counters().reports;

@@ -16,14 +16,15 @@ use freshline_core::source::{Fixed, Limits};
 use freshline_core::unit::{Bytes, Span, Time, UpdateRate};
 use proptest::prelude::*;
 
-/// Within this time an orderly driver has found the monitor again, whatever was before: the longest
-/// wait between openings a few times, and the time after which a path of long round trips is silent.
+/// Within this time a regular driver has found the monitor again, whatever happened before: a few
+/// times the maximum interval between openings, and the time after which a path of long round trips
+/// is silent.
 const HEALS_WITHIN: Span = Span::from_secs(30);
 
 /// Of the source.
 const MAX_DATAGRAM: usize = 400;
 
-/// The longest state that it sends whole.
+/// The maximum length of a state that it sends whole.
 const MAX_WHOLE: usize = MAX_DATAGRAM - 80;
 
 /// Turns at one time, of which each sends an update or finds one due.
@@ -61,7 +62,7 @@ enum Step {
     MonitorTimeout,
     MonitorEvent,
     MonitorTransmit,
-    /// Another monitor is there, which knows nothing.
+    /// Another monitor is there, without any sessions.
     MonitorRestarts,
 }
 
@@ -248,8 +249,8 @@ impl World {
         }
     }
 
-    /// From now on everybody behaves; gives whether the state that is put then has arrived, and is
-    /// known to have.
+    /// From now on drivers and network are regular; returns whether the state that is put then has
+    /// arrived, and the source knows it.
     fn heals(&mut self, setup: &Setup, byte: u8) -> bool {
         let (end, healed) = (self.now + HEALS_WITHIN, vec![byte; setup.len]);
         for path in 0..setup.paths {

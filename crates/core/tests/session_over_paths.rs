@@ -22,7 +22,8 @@ use wire::advance_to_first;
 /// The round trip of a path, in ms; `None`: the path is cut.
 type Delays = [Option<u64>; 2];
 
-/// A datagram on its way: when it comes, a number for its place, by which path, whether there.
+/// A datagram in flight: its arrival, a number for its place, its path, and whether it goes
+/// forward.
 type OnTheWay = std::cmp::Reverse<(Time, u64, u8, bool, Vec<u8>)>;
 
 struct World {
@@ -162,7 +163,8 @@ fn a_cut_path_costs_a_few_round_trips_and_no_new_session() {
         world.delays[0] = [None, None];
         world.run(Span::from_secs(10));
         assert_eq!(world.phase(0), PathPhase::Silent, "{scheduler}");
-        // Overdue after 30 ms, of which the first is up to 20 ms late; the next update; the way.
+        // Overdue after 30 ms, of which the first is up to 20 ms late; the next update; the one-way
+        // delay.
         assert!(world.longest_gap <= Span::from_millis(120), "{scheduler}: {}", world.longest_gap);
         world.delays[0] = both(10);
         world.run(Span::from_secs(4));
@@ -228,8 +230,9 @@ fn a_monitor_that_was_restarted_is_opened_again_by_all_paths() {
     assert!((0..2).all(|path| world.phase(path) == PathPhase::Live));
 }
 
-/// The challenge comes by a path that has yet to be proven, as of a monitor that knows the session. The source must find
-/// out that the monitor has nothing of it: names of topics, keys at rest and records would be missing for ever.
+/// The challenge comes over a path that has yet to be proven, as from a monitor that knows the
+/// session. The source must find out that the monitor does not know the session: otherwise names of
+/// topics, keys at rest and records would be missing for ever.
 #[test]
 fn a_monitor_that_was_restarted_is_noticed_by_a_path_that_is_new() {
     let mut world = World::new("freshest", &[both(10), both(40)]);

@@ -39,7 +39,7 @@ fn an_outage_before_the_opening_does_not_lengthen_the_wait_after_it() {
     );
     assert_eq!(next_update(&mut source, &mut time, Some(&mut first)).1, Some(SourceEvent::Opened));
 
-    // Each time another monitor is met at once, the wait grows, as between two of one name.
+    // Each time another monitor answers at once, the interval grows, as between two of one name.
     let (mut met, mut other) = (&mut second, &mut first);
     for longest_ms in [250, 500, 1_000, 2_000, 2_500] {
         let (now, event) = next_update(&mut source, &mut time, Some(met));

@@ -15,7 +15,7 @@ use freshline_core::wire::{Frame, Frames, OffsetEstimate, Opening, SessionId, St
 /// The monitor's clock is this far behind: its process began 30 s after the state was sampled.
 const BEHIND: Span = Span::from_secs(70);
 
-/// One way takes this long.
+/// One-way delay.
 const DELAY: Span = Span::from_millis(5);
 
 const SAMPLED_AT: Time = Time::from_nanos(40_000_000_000);

@@ -13,7 +13,7 @@ use freshline_core::source::{Ack, AcpPlus, AcpPlusParams, Fixed, Phase, RateLaw}
 use freshline_core::unit::{Span, Time, UpdateRate};
 use wire::{Wire, arrived, next_at};
 
-/// Each way.
+/// One-way delay.
 const WAY: Span = Span::from_millis(10);
 
 /// The transmission time of an ack on the narrow reverse path: 143 acks a second.
@@ -160,7 +160,7 @@ fn with_fewer_acks_the_source_knows_more_and_the_monitor_is_as_fresh() {
         // All that can come back has come back.
         assert!(counters.acked > 900, "{counters:?}");
     }
-    // The way, half of a period, and half of the service for which the clocks seem apart.
+    // The one-way delay, half of a period, and half of the service by which the clocks seem apart.
     assert!(sparse.age() < every.age() + Span::from_millis(1), "{}", sparse.age());
     assert!(sparse.age() < Span::from_millis(15), "{}", sparse.age());
     assert!(every.age() < sparse.age() + Span::from_millis(1), "{}", every.age());

@@ -119,7 +119,7 @@ fn states_arrive_at_least_every_two_lengths_however_many_are_put() {
         let puts: Vec<_> = (0..40_000).step_by(period).collect();
         let course = Course { symbols: n, round_trip: 60, puts: Some(&puts), lost: &lost };
         let law = run(course, Rule::Law);
-        // And the repair symbol of a path that is not known yet to be without losses.
+        // And the repair symbol of a path that is not yet known to be free of losses.
         assert!(law.max_gap <= 2 * n + 20, "{period}: {law:?}");
         let always = run(course, Rule::LawReplacing(1.1));
         assert!(

@@ -42,7 +42,7 @@ fn steady_sending_allocates_nothing() {
     send(&mut transfer, &mut encoder, 1, &bytes);
     let before = allocations();
     (2..10).for_each(|number| send(&mut transfer, &mut encoder, number, &bytes));
-    // Shorter states, and again the longest.
+    // Shorter states, and again one of the maximum length.
     send(&mut transfer, &mut encoder, 10, &bytes[..50_000]);
     send(&mut transfer, &mut encoder, 11, &bytes);
     assert_eq!(allocations() - before, 0);

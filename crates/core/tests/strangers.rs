@@ -29,7 +29,7 @@ fn monitor(params: MonitorParams) -> Monitor<Address> {
     Monitor::new(params, Secret::new([7; 16]))
 }
 
-/// Hands in a datagram; gives the verdict in words and the answer.
+/// Hands in a datagram; returns the verdict in words and the answer.
 fn tell(
     monitor: &mut Monitor<Address>,
     now: Time,
@@ -74,7 +74,7 @@ fn opening<'a>(cookie: Cookie, name: &'a str, token: &'a [u8]) -> Option<Opening
     Some(Opening { cookie, name, token })
 }
 
-/// Opens a session as an honest stranger does; gives the last verdict and answer.
+/// Opens a session as an honest stranger does; returns the last verdict and answer.
 fn knock(
     monitor: &mut Monitor<Address>,
     now: Time,

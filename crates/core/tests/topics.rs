@@ -20,7 +20,7 @@ use wire::{Wire, advance, arrived};
 
 /// Each direction.
 const DELAY: Span = Span::from_millis(20);
-/// The longest datagram.
+/// The maximum size of a datagram.
 const DATAGRAM: usize = 1_200;
 
 /// One topic, as the tests know it.
@@ -66,7 +66,7 @@ fn topic(name: &str, weight: f64) -> TopicParams {
     TopicParams { weight, ..TopicParams::new(name) }
 }
 
-/// The state of this number: its length says which bytes.
+/// The state with this number: its bytes follow from its number and length.
 fn state(number: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![number as u8; len];
     bytes[..8].copy_from_slice(&number.to_be_bytes());
@@ -236,9 +236,10 @@ fn cost(len: usize) -> f64 {
     len as f64 + headers
 }
 
-/// The least weighted sum of ages over static schedules that send topic i every Tᵢ, by random search from
-/// the optimum without delays, Tᵢ ∝ √(sᵢ/wᵢ), with sᵢ the time that a state takes alone. A state that takes
-/// longer than the period of another topic is held up by that one's states.
+/// The minimum weighted sum of ages over static schedules that send topic i every Tᵢ, by random
+/// search from the optimum without delays, Tᵢ ∝ √(sᵢ/wᵢ), with sᵢ the transmission time of a state.
+/// A state whose transmission takes longer than the period of another topic is delayed by that
+/// topic's states.
 fn best_static(weights: &[f64], lens: &[usize], bytes_per_sec: f64) -> f64 {
     let times: Vec<f64> = lens.iter().map(|len| cost(*len) / bytes_per_sec).collect();
     let start: Vec<f64> = times.iter().zip(weights).map(|(s, w)| (s / w).sqrt()).collect();
@@ -323,7 +324,7 @@ fn names_and_the_last_state_of_each_topic_arrive_over_losses() {
         assert_eq!(held(2), Some(&state(3, 10)[..]), "seed {seed}");
         assert!(record.topic(2).is_some_and(|topic| topic.state_age(world.now).is_some()));
         world.source.finish();
-        // A keep-alive may be on its way.
+        // A keep-alive may be in flight.
         let mut seconds = 0..10;
         while !world.source.has_finished() {
             assert!(seconds.next().is_some(), "seed {seed}");

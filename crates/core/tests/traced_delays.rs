@@ -127,7 +127,7 @@ fn conditions(seed: u64, forward: TraceModel, back: TraceModel) -> Conditions<Nu
     config.build(seed, 1).unwrap()
 }
 
-/// When a packet that is sent both ways at 5 s arrives, in ms after that.
+/// Arrival of a packet that is sent in each direction at 5 s, in ms after that.
 fn both_ways(seed: u64, model: &TraceModel) -> [f64; 2] {
     let mut conditions = conditions(seed, model.clone(), model.clone());
     let start = at_ms(5_000);

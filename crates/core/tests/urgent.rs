@@ -128,7 +128,7 @@ impl World {
         self.source.topics().nth(place).expect("there are two").0
     }
 
-    /// The driver stops, and its state says how often it has.
+    /// The driver stops; its state contains the number of stops.
     fn stop(&mut self) {
         self.put_at.push(self.now);
         self.took.push(None);

@@ -58,8 +58,8 @@ fn a_frame_takes_in_the_model_what_it_takes_in_a_cell() {
             let response = framing.response(&mode, level as usize);
             let cell = before + mode.duration(ampdu) + timing.sifs + response;
             let model = link.overhead + Span::from_secs_f64(link.airtime * f64::from(level));
-            // Half a symbol either way, and the last word's filling; one packet alone is
-            // acknowledged by less than a block acknowledgement.
+            // Half a symbol in either direction, and the padding of the last word; a single packet
+            // is acknowledged by less than a block acknowledgement.
             let apart = cell.max(model) - cell.min(model);
             let most = Span::from_nanos(2_001) + mode.rate().time_to_send(Bytes::new(3));
             assert!(level == 1 || apart <= most, "{mode:?}, {level}: {cell} {model}");
@@ -167,7 +167,7 @@ fn the_nonlinear_law_settles_before_the_linear_one() {
 
 #[test]
 fn c_may_be_as_many_times_what_the_law_believes_as_its_margin_says() {
-    // ĉ held, N̄ bound alone: z ← z + K1·(N* − γ·z) with K1 = 1, stable for γ < 2.
+    // ĉ held, only N̄ bound: z ← z + K1·(N* − γ·z) with K1 = 1, stable for γ < 2.
     let params = NonlinearParams {
         inner_gain: 1.0,
         outer_gain: 0.2,

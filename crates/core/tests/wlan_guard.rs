@@ -11,7 +11,7 @@ use freshline_core::wlan::{
 use proptest::prelude::*;
 
 const DELTA: Span = Span::from_millis(500);
-/// One way.
+/// One-way delay.
 const DELAY: Span = Span::from_millis(10);
 
 fn at(seconds: f64) -> Time {
@@ -397,7 +397,8 @@ fn a_lost_packet_of_a_flow_with_less_to_send_costs_half_of_its_limit_at_most() {
     assert!((before / 2.0..=before).contains(&after), "{after} of {before}");
 }
 
-/// Bursts of which a third is lost are no outage, however long the application pauses between them.
+/// Bursts with a loss of a third do not count as an outage, however long the application pauses
+/// between them.
 #[test]
 fn losses_of_an_application_that_pauses_lower_the_limit_to_what_it_sends() {
     let mut flow = Reporter::new();

@@ -17,7 +17,7 @@ use freshline_core::unit::{BitRate, Bytes, Packets, Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
 
-/// The longest pause of the device that the shaper makes up for.
+/// The maximum pause of the device that the shaper makes up for.
 const MAX_ARREARS: Span = Span::from_millis(5);
 
 #[derive(Debug, Clone, Copy)]

@@ -15,9 +15,9 @@ use freshline_core::unit::{BitRate, Bytes, Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
 
-/// How far apart windows may be, in parts of the core's. Integers know what a path holds in whole
-/// bytes (which may be one segment of 536), its length in units of 64 ns (1500 of them here), and
-/// roots with 14 bits of fraction.
+/// Maximum relative difference of windows, as a fraction of the core's. Integers have a path's
+/// capacity in whole bytes (which may be one segment of 536), its length in units of 64 ns (1500 of
+/// them here), and roots with 14 bits of fraction.
 const TOLERANCE: f64 = 0.01;
 
 /// TCP's largest window, which the kernel's law does not go beyond.
@@ -28,7 +28,7 @@ const SEGMENT: u64 = 1448;
 /// The C of the laws, as a program.
 const PROGRAM: &str = "laws_on_host";
 
-/// How far the kernel's window is from the core's, in parts of this one.
+/// Difference of the kernel's window from the core's, as a fraction of the core's.
 fn distance(kernel: u64, core: u64) -> f64 {
     kernel.abs_diff(core) as f64 / core as f64
 }
@@ -82,18 +82,18 @@ fn changing(now: Time) -> (BitRate, Span) {
     (rate, Span::from_millis(if (12.0..60.0).contains(&seconds) { 80 } else { 20 }))
 }
 
-/// Holds less than the least window, and later no queue makes it longer.
+/// Holds less than the minimum window; later no queue lengthens it.
 fn short(now: Time) -> (BitRate, Span) {
     let is_early = now < Time::ZERO + Span::from_secs(20);
     (BitRate::from_mbps(10), Span::from_millis(if is_early { 2 } else { 40 }))
 }
 
-/// Holds less than the least window, which is a queue of its own.
+/// Holds less than the minimum window, which therefore causes a queue.
 fn slow(_now: Time) -> (BitRate, Span) {
     (BitRate::from_mbps(1), Span::from_millis(5))
 }
 
-/// RTAC with its defaults, as the kernel's program is told.
+/// RTAC with its defaults, as input of the kernel's program.
 const RTAC: &str = "rtac 1380 0 0 0";
 
 #[derive(Debug)]
@@ -221,7 +221,7 @@ const SHARED: u64 = 3;
 const DRAINING: u64 = 4;
 const GROWING: u64 = 5;
 
-/// Connections over a path, for which the kernel's law must choose the core's windows. Gives the
+/// Connections over a path, for which the kernel's law must choose the core's windows. Returns the
 /// kernel's states from one change to the next, each with the outcome that began it.
 #[track_caller]
 fn states(named: &str, mut flows: Vec<Flow>, path: Path, seconds: u64) -> Vec<(u64, Outcome)> {
@@ -269,7 +269,7 @@ fn what_a_path_is_longer_now_and_then_counts_as_in_the_core() {
     states("rtac 1380 8000000 0 0", vec![flow], changing, 75);
 }
 
-/// 20 ms at first; then, for a while, longer by 8 ms that are no queue.
+/// 20 ms at first; then, for a while, 8 ms longer without a queue.
 fn varying(now: Time) -> (BitRate, Span) {
     let seconds = now.since(Time::ZERO).as_secs_f64();
     let is_longer = (0.1..40.0).contains(&seconds);
@@ -288,7 +288,7 @@ fn delta_is_learnt_and_falls_again_as_in_the_core() {
     // The flows of a host take part together.
     let remote = Remote::default();
     states(&learning, vec![flow(&remote), flow(&remote)], varying, 60);
-    // Where there is no variation, the larger window is taken back.
+    // Without delay variation, the larger window is reduced again.
     let wired = states(&learning, vec![flow(&Remote::default())], changing, 75);
     assert_were(&wired, &[ALONE, GROWING, ALONE]);
 }
@@ -314,7 +314,7 @@ fn a_test_whose_leader_has_gone_ends_as_in_the_core() {
     let states = of_two(began.flow, began.now);
     let (to, ended) = states.iter().find(|(_, outcome)| outcome.now > began.now).unwrap();
     assert_eq!((*to, ended.flow), (ALONE, 1 - began.flow));
-    // 16 round trips of 20 ms at least.
+    // At least 16 round trips of 20 ms.
     assert!(ended.now.since(began.now) > Span::from_millis(320), "{states:?}");
 }
 

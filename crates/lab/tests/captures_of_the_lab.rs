@@ -83,7 +83,7 @@ fn a_capture_agrees_with_what_the_lab_has_measured() {
     let ratio = flow.acked_bytes as f64 / delivered;
     assert!((ratio - 1.0).abs() < 0.01, "{} B, ours {delivered} B", flow.acked_bytes);
 
-    // Cross traffic is in it, and is told apart.
+    // Cross traffic is in the capture, and is kept apart.
     assert!(report.packets.other > 1_000 && report.packets.truncated == 0, "{:?}", report.packets);
 }
 

@@ -97,7 +97,8 @@ fn only_data_from_a_filled_send_buffer_is_bulk_and_only_in_its_own_host() {
     let upload = ("upload".to_owned(), Direction::Forward);
     assert_eq!(bulk_of(&["flow.download.count=1"], 0), HashSet::from([upload.clone()]));
     assert_eq!(bulk_of(&["flow.upload.tcp.host=single"], 0), HashSet::new());
-    // Behind the first link of its way nothing is bulk; the download's first one is the core's.
+    // Behind the first link of a flow's path no packet is bulk; the download's first link is the
+    // core's.
     assert_eq!(bulk_of(&both, 0), HashSet::from([upload]));
     let download = ("download".to_owned(), Direction::Forward);
     assert_eq!(bulk_of(&both, 1), HashSet::from([download]));

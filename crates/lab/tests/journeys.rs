@@ -206,7 +206,7 @@ fn laws_that_make_no_table_are_refused_with_what_to_do() {
     assert!(error.contains("leave `hold` out"), "{error}");
 }
 
-/// Updates of a station that has a second way out, which is no cell.
+/// Updates of a station with a second path, which is not a cell.
 #[test]
 fn a_station_takes_several_paths() {
     let changes = [
@@ -219,7 +219,7 @@ fn a_station_takes_several_paths() {
     assert!(age.value < 0.03, "{age:?}");
 }
 
-/// A link keeps its rate, and its delay follows a trace of delays alone.
+/// A link keeps its rate, and only its delay follows a trace.
 #[test]
 fn a_delay_varies_beside_a_rate() {
     let source = |name: &str| match name {

@@ -56,10 +56,10 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// A stream alone.
+/// A stream without competing flows.
 #[derive(Debug)]
 struct Alone {
-    /// Goodput in parts of the rate, of each seed.
+    /// Goodput of each seed, as a fraction of the rate.
     parts: Vec<f64>,
     rtt_ms: f64,
     delta_ms: f64,

@@ -45,7 +45,7 @@ fn on_the_air(ports: &[u8], lost_every: u32, is_numbered: bool) -> Vec<u8> {
                 if *sent % lost_every == 0 {
                     *sent += 1;
                 }
-                // Radiotap with the time alone.
+                // Radiotap with the time only.
                 let mut bytes = vec![0, 0, 16, 0, 1, 0, 0, 0];
                 bytes.extend((1_000_000 + micros).to_le_bytes());
                 let header = DataFrame {

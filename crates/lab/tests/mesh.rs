@@ -42,7 +42,7 @@ struct Run {
     delivered: Vec<(Time, usize)>,
 }
 
-/// 3 – 2 – 1 – 0, each in reach of its neighbours alone.
+/// 3 – 2 – 1 – 0, each in reach of its neighbours only.
 const CHAIN: &str = "at = [[0.0, 0.0], [10.0, 0.0], [20.0, 0.0], [30.0, 0.0]]\nrange = 12.0\n";
 /// 1 and 2 hear 0, and not each other.
 const HIDDEN: &str = "at = [[0.0, 0.0], [10.0, 0.0], [-10.0, 0.0]]\nrange = 12.0\n";

@@ -283,7 +283,7 @@ fn jain(values: &[f64]) -> f64 {
     values.iter().sum::<f64>().powi(2) / (values.len() as f64 * squares)
 }
 
-/// The report's number, which has to be there exactly if there is one to expect.
+/// The report's number, which must be present exactly if one is expected.
 fn check(
     metrics: &[Metric],
     (name, of): (&str, &str),

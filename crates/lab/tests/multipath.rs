@@ -258,7 +258,7 @@ fn a_video_has_the_bitrate_that_the_paths_carry_together() {
     // 4.76 Mbit/s of payload.
     assert!((4.0e6..4.8e6).contains(&bitrate), "{bitrate}");
     assert_eq!((stalled, stalls), (0.0, 0.0));
-    // 0.76 Mbit/s are too little for the least of them.
+    // 0.76 Mbit/s are too little for the lowest bitrate.
     let [bitrate, stalled, ..] = watch(["500kbit", "300kbit"]);
     assert!(bitrate == 1e6 && stalled > 60.0, "{bitrate} {stalled}");
 }

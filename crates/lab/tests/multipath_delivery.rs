@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-/// A way with random losses and delays, so that packets overtake each other.
+/// A pipe with random losses and delays, so that packets overtake each other.
 #[derive(Debug, Clone, Copy)]
 struct Pipe {
     loss: f64,

@@ -38,11 +38,13 @@ const QUEUE: f64 = 20.0 * 1500.0 * 8.0 / 10e6;
 fn a_state_is_as_new_as_can_be_when_it_leaves() {
     let seed = "flow.tcp.start=0s";
     let age = metric(seed, "age_mean");
-    // Sampled as its first segment leaves, a state is complete one state and one way later, and the next
-    // one as much later again: the mean is the way and one and a half states, and what the queue adds.
+    // A state is sampled as its first segment leaves, and is complete one state and one one-way
+    // delay later; the next one follows a state later. The mean is the one-way delay and one and a
+    // half states, and the queueing delay.
     let least = 0.020 + 1.5 * STATE;
     assert!((least..least + QUEUE).contains(&age), "{age} s, in theory from {least} s");
-    // The stream is never idle for want of a state, but where CUBIC's window is below the path's.
+    // The stream always has a state to send; it is idle only where CUBIC's window is below the
+    // path's.
     let goodput = metric(seed, "goodput");
     assert!(goodput > 0.85 * 100e3 * 8.0 / STATE, "{goodput} bit/s");
 }

@@ -58,7 +58,7 @@ fn the_numbers_are_the_golden_ones_to_the_last_bit() {
         .map(|metric| (metric.name, metric.of.as_str(), metric.value))
         .collect();
     assert_eq!(ours, GOLDEN);
-    // The golden numbers are possible ones: no update is younger than its way.
+    // The golden numbers are plausible: no update is younger than its one-way delay.
     let (_, _, age) = ours[0];
     assert!((0.010..1.0).contains(&age), "{age} s");
 }

@@ -133,7 +133,7 @@ fn rows_and_trends_name_what_there_is() {
     let (mut rows, mut families) = (0, 0);
     for path in paths {
         let text = fs::read_to_string(&path).unwrap();
-        // A topology is no scenario.
+        // A topology is not a scenario.
         let table: toml::Table = text.parse().unwrap();
         if table.contains_key("reproduce") {
             let folder = path.parent().unwrap();

@@ -6,7 +6,7 @@ mod scenarios;
 use freshline_core::unit::{Span, Time};
 use scenarios::scenario;
 
-/// A station that uploads over a cell of 12 Mbit/s and a wire of 100 ms each way.
+/// A station that uploads over a cell of 12 Mbit/s and a wire of 100 ms in each direction.
 const UPLOAD: &str = r#"
 title = "An upload"
 duration = "20s"

@@ -80,7 +80,8 @@ fn an_answer_takes_the_round_trip_and_its_transmission() {
         response: Bytes::new(10_000),
         think: Span::from_millis(100),
     };
-    // Both streams go the same way over the path, which is as slow both ways.
+    // Both streams go in the same direction over the path, which is equally slow in both
+    // directions.
     let mut net = Net::over("rate=10mbit,delay=20ms", "delay=20ms", 1);
     let (requests, responses) = (add(&mut net), add(&mut net));
     let mut app = RequestResponse::new(params, at(1.0));

@@ -100,7 +100,7 @@ fn westwood_comes_down_to_what_the_path_holds() {
     assert!((30..=36).contains(&window), "{window}");
 }
 
-/// Where slow start ends with a loss, so that no Reno flow is thought to be there.
+/// Slow start ends with a loss, so that no Reno flow is suspected.
 #[test]
 fn yeah_queues_no_more_than_eighty_packets_on_a_long_path() {
     let mut net = Net::over("rate=100mbit,delay=50ms,queue=400p", "delay=50ms", 1);

@@ -25,7 +25,7 @@ fn params(offload: bool) -> SenderParams {
 /// The sizes, in segments, of all packets with data that left.
 type Sizes = Arc<Mutex<Vec<u64>>>;
 
-/// A stream that always has data; `lost` says which packet does not arrive.
+/// A stream that always has data; `lost` selects the packet that does not arrive.
 fn stream(
     forward: &str,
     params: SenderParams,
@@ -47,7 +47,7 @@ fn stream(
     (net, sizes)
 }
 
-/// Ten segments per 20 ms are less than two in 1/1024 s: Linux sends two at least.
+/// Ten segments per 20 ms are less than two in 1/1024 s: Linux sends at least two.
 #[test]
 fn the_first_flight_has_ten_segments_in_packets_of_two() {
     let (mut net, sizes) =

@@ -41,7 +41,7 @@ fn transfer(
 
 type Choice = fn(Direction, &Segment) -> bool;
 
-/// Loses the first segment that `which` chooses; says how long 100 kB took.
+/// Loses the first segment that `which` chooses; returns the duration of 100 kB.
 fn without(which: Choice) -> Span {
     let lost = Rc::new(Cell::new(false));
     let seen = lost.clone();

@@ -152,7 +152,7 @@ fn blip_goes_back_and_its_timeout_is_constant() {
         assert_eq!(sender.stats().tail_probes, 0);
         (sender.stats().timeouts, left.lock().unwrap().clone())
     };
-    // Four leave at 20 ms; two of the three acks that tell of a hole come a round trip later.
+    // Four leave at 20 ms; two of the three acks that report a hole arrive a round trip later.
     let (timeouts, left) = sent_at(1);
     assert_eq!(timeouts, 0, "{left:?}");
     assert!(left[4..].iter().any(|(at, seq)| *seq == 0 && *at < 100), "{left:?}");
@@ -200,8 +200,8 @@ fn a_loss_is_one_timeout_however_long_its_repair_waits() {
     assert_eq!(lone, ([1, 0], vec![20, 5020]));
 }
 
-/// The acks of the second, third and fourth segment tell of the loss of the first, and its repair
-/// leaves 2 s after the fourth: no timeout strikes meanwhile.
+/// The acks of the second, third and fourth segment report the loss of the first, and its
+/// retransmission leaves 2 s after the fourth: no timeout strikes meanwhile.
 #[test]
 fn no_timeout_strikes_while_a_fast_retransmit_waits() {
     let is_lost = |segment: &Segment| segment.len > 0 && segment.seq == 0;

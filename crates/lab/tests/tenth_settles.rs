@@ -30,8 +30,8 @@ const STARTS: [(Family, [f64; 2]); 9] = [
     (family!("wifi-large-01"), [25.0, 45.0]),
 ];
 
-/// With the time within which the rate settles after a step, s: that a slower link is no queue is seen
-/// only when it does not drain.
+/// With the time within which the rate settles after a step, in s: the lower rate of a link differs
+/// from a queue only in that the delay does not drain.
 const STEPS: [(Family, f64); 2] = [(family!("step-capacity"), 8.0), (family!("step-route"), 5.0)];
 
 /// Settled: each mean from then on is within this part of the last one.
@@ -40,13 +40,13 @@ const NEAR: f64 = 0.25;
 /// Number of observations per round trip from the start.
 const LOOKS: u64 = 4;
 
-/// Queues are looked at so often, as they come and go within a look.
+/// Interval at which queues are sampled, as they come and go within an observation.
 const GLANCE: Span = Span::from_millis(1);
 
 /// The minimum buffer of a link in these families, in packets; cells hold more.
 const BUFFER: u64 = 100;
 
-/// A run that is looked at again and again, from the first update on.
+/// A run that is observed repeatedly, from the first update on.
 struct Watched {
     world: World,
     /// When the first update left.

@@ -251,7 +251,7 @@ max_rate = "20/s"
 
 #[test]
 fn states_of_two_lengths_use_the_path() {
-    // A part of the map takes 1 ms longer at the bottleneck than a pose. That is no queue.
+    // A part of the map takes 1 ms longer at the bottleneck than a pose. That is not a queue.
     let results = Results::of_scenario(TWO_LENGTHS, &[]);
     let used = results.get("path", "utilisation");
     assert!((0.85..0.96).contains(&used), "{used}");

@@ -65,7 +65,7 @@ fn ways(built: &Built) -> Vec<Vec<Leg>> {
 fn each_pair_has_a_flow_over_the_shortest_way() {
     let ways = ways(&built(&[], 0));
     assert_eq!(ways.len(), 4 * 3);
-    // From a: to b, to c by way of b, to d. Link n is hops 2n forward and 2n + 1 back.
+    // From a: to b, to c through b, to d. Link n is hops 2n forward and 2n + 1 in reverse.
     assert_eq!(ways[0], [Leg::Hop(0)]);
     assert_eq!(ways[1], [Leg::Hop(0), Leg::Hop(2)]);
     assert_eq!(ways[2], [Leg::Hop(7)]);

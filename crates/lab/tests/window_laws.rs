@@ -208,8 +208,8 @@ fn share(config: WindowLawConfig, queue: u32, later: f64) -> f64 {
     rate_of(1) / rate_of(0)
 }
 
-/// The mean of [`share`] over starts that are a little apart: which of two streams meets a loss is
-/// chance.
+/// The mean of [`share`] over starts that are slightly apart: it is a matter of chance which of two
+/// streams has a loss.
 fn mean_share(config: WindowLawConfig, queue: u32, later: f64) -> f64 {
     let starts = [-0.08, -0.05, -0.02, 0.02, 0.05, 0.08];
     let shares = starts.map(|apart| share(config, queue, later + apart));

@@ -26,7 +26,7 @@ fn packets_a_second(row: &Row) -> f64 {
     rate.strip_suffix("mbit").unwrap().parse::<f64>().unwrap() * 1e6 / 12_000.0
 }
 
-/// The mode and the number of stations of a row, where it says both.
+/// The mode and the number of stations of a row, if it has both.
 fn setting(row: &Row) -> (Mode, usize) {
     let mcs = row.set["cell.wifi.radio.rate"].as_str().unwrap().strip_prefix("mcs").unwrap();
     let streams = number(row, "cell.wifi.radio.streams");
@@ -88,8 +88,8 @@ fn with_reports_the_model_is_within_5_percent_of_packets() {
     }
 }
 
-/// Level, delay in s, and capacity in bit/s of payload at MCS 9 over 80 MHz, from numbers of IEEE
-/// 802.11-2016 alone.
+/// Level, delay in s, and capacity in bit/s of payload at MCS 9 over 80 MHz, computed only from
+/// numbers of IEEE 802.11-2016.
 fn by_the_standard(streams: u8, stations: u8, packets_a_second: f64) -> (f64, f64, f64) {
     let (streams, stations) = (f64::from(streams), f64::from(stations));
     // 234 subcarriers of 8 bits at 5/6.

@@ -173,7 +173,7 @@ fn a_pipe_tells_packets_as_soon_as_they_are_whole_also_in_pieces() {
         for piece in [1, bytes.len()] {
             let path = folder.path().join(format!("air{number}-{piece}"));
             nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-            // The pipe stays open: the wait does not end by the end of the file.
+            // The pipe stays open: the end of the file does not end the wait.
             let mut pipe = File::options().read(true).write(true).open(&path).unwrap();
             let feed = || {
                 for piece in bytes.chunks(piece) {
@@ -196,7 +196,7 @@ mod tap {
 
 #[test]
 fn an_interface_in_monitor_mode_is_followed_live() {
-    // Of this thread alone: the capture's own is born here.
+    // A namespace for this thread only; the capture's thread is started from it.
     if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
         println!("skipped: needs root, for a network namespace of its own ({error})");
         return;

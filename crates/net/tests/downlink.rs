@@ -153,7 +153,7 @@ fn receive(mut client: Client, enough: Option<usize>) -> (Seen, ClientReport) {
     (seen, client.report())
 }
 
-/// Bytes that tell where they are.
+/// Bytes that encode their position.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at / 251 + at) as u8).collect()
 }
@@ -313,7 +313,7 @@ fn law(delay: Span) -> DownlinkLawConfig {
     DownlinkLawConfig::Nonlinear(NonlinearParams { downlink, delay, ..Default::default() })
 }
 
-/// A client by hand, that says what it likes.
+/// A client that is programmed here, and may send anything.
 struct Stranger {
     socket: UdpSocket,
     session: SessionId,
@@ -367,7 +367,7 @@ impl Stranger {
                 delivered: None,
                 max_packets: None,
             };
-            // A full buffer is no reason to stop.
+            // A full buffer is not an error.
             let _ = self.socket.send(&report.bytes());
         }
     }

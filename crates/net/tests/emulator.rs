@@ -56,7 +56,7 @@ impl Running {
         client
     }
 
-    /// Waits until the live report says so.
+    /// Waits until the live report meets the condition.
     fn wait_for(&self, condition: impl Fn(&Report) -> bool) {
         let clock = Clock::new();
         let end = clock.now() + PATIENCE.into();
@@ -306,7 +306,7 @@ fn answers_leave_from_the_address_that_the_client_knows() {
         let (port, handle) = (emulator.local_addr().port(), emulator.handle());
         let running = thread::spawn(move || emulator.run(None));
         for to in [[127, 0, 0, 1], [127, 0, 0, 2], [127, 9, 8, 7]] {
-            // A client of one address hears of no other.
+            // A client of one address receives nothing for others.
             let client = socket(loopback());
             client.connect(SocketAddr::from((to, port))).unwrap();
             round_trip(&client, b"asked");
@@ -359,7 +359,7 @@ fn it_stops_when_its_time_has_come() {
     let report = emulator.run(Some(Clock::new().now() + Span::from_millis(5))).unwrap();
     assert!(report.duration_s >= 0.005);
     assert_eq!(report.seed, SEED);
-    // A time that has passed is no reason to start.
+    // With an end in the past, the emulator does not start.
     assert_eq!(emulator.run(Some(Time::ZERO)).unwrap().forward.hops[0].packets_in, 0);
 }
 

@@ -44,7 +44,7 @@ fn wlan(reverse: &[&str]) -> EmulatorConfig {
     EmulatorConfig { conditions, max_flows: 4, ..EmulatorConfig::default() }
 }
 
-/// Waits until the live report says so.
+/// Waits until the live report meets the condition.
 fn wait_for(handle: &Handle, condition: impl Fn(&Report) -> bool) {
     let clock = Clock::new();
     let end = clock.now() + PATIENCE.into();
@@ -135,7 +135,7 @@ fn aggregation_over_sockets_is_that_of_the_model_and_the_log_is_what_clients_saw
     let (seen, report) = stream(config, 1, packets);
     assert_complete(&seen, packets);
 
-    // μN = c·x / (1 − w·x) at 55 Mbit/s with packets of 1028 bytes; the test of core says how.
+    // μN = c·x / (1 − w·x) at 55 Mbit/s with packets of 1028 bytes; the test of core explains it.
     let model = 4.593;
     let cell = report.wlan.unwrap();
     let client = cell.stations.iter().find(|station| station.station == 1).unwrap();
@@ -143,7 +143,7 @@ fn aggregation_over_sockets_is_that_of_the_model_and_the_log_is_what_clients_saw
     assert!((level / model - 1.0).abs() < 0.1, "{level}, not {model}");
 
     let down: Vec<_> = frames(&file).into_iter().filter(|[.., to, _, _, _]| *to == 1).collect();
-    // The last one says that it is over.
+    // The last one signals the end.
     let [.., packets_last, bytes_last] = *down.last().unwrap();
     assert_eq!((packets_last, bytes_last), (1, 3 + 28));
     let logged: u64 = down.iter().map(|[.., packets, _]| packets).sum();
@@ -152,8 +152,7 @@ fn aggregation_over_sockets_is_that_of_the_model_and_the_log_is_what_clients_saw
     assert!(down.iter().all(|[frame, delivered, from, _, rate, ..]| {
         frame == delivered && *from == 0 && *rate == 81_000_000
     }));
-    // The wait for the last datagrams is part of this time, so only most of them went at the full
-    // rate.
+    // This time includes waits between batches, so only most datagrams went at the full rate.
     let (first, last) = (down[0][0], down[down.len() - 2][0]);
     let took = Span::from_nanos(last - first).as_secs_f64();
     let goodput = f64::from(packets) * 8.0 * (PAYLOAD + 28) as f64 / took / 1e6;

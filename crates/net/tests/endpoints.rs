@@ -351,7 +351,7 @@ fn a_source_without_usable_states_keeps_its_session_alive_with_the_last_one() {
     }
 }
 
-/// One state that never changes, as a stream that stays open gives it.
+/// One state that never changes, from a stream that stays open.
 fn unchanging(monitor: SocketAddr, keep_alive: Span) -> (std::io::PipeWriter, SourceConfig) {
     let (mut keyboard, sampler) = typed_lines();
     keyboard.write_all(b"state\n").expect("typed");
@@ -370,7 +370,7 @@ fn a_state_that_never_changes_has_an_age_and_is_not_forgotten() {
     let (stop, mut source) = (Stop::new(), Source::new(source).expect("a source"));
     let theirs = stop.clone();
     let source = std::thread::spawn(move || source.run(&theirs, None, &mut ()).expect("it runs"));
-    // Twice as long as it takes to be forgotten.
+    // Twice the time after which it is forgotten.
     let until = Clock::new().now() + Span::from_secs(4);
     let mut known = None;
     while known.is_none_or(|age| age < 4_000.0) || Clock::new().now() < until {
@@ -403,7 +403,8 @@ impl Watch for Ages {
     }
 }
 
-/// Opens a session by hand, with a state of now; both ends have one clock. It never says goodbye.
+/// Opens a session by hand, with a state of the present; both ends have one clock. It never sends a
+/// goodbye.
 fn open_by_hand(monitor: SocketAddr, session: u64) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");

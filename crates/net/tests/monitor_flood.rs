@@ -97,7 +97,7 @@ impl World {
             let before = self.served_after(None).seq;
             send(&stranger);
             let honest = self.served_after(Some(before));
-            // It cannot be told before the source has told its clock's offset.
+            // It is unknown until the source has reported its clock's offset.
             let oldest = honest.age_max_ms.unwrap_or(0.0);
             assert!(oldest < STALE_MS, "an age of {oldest} ms");
         }

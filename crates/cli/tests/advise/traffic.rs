@@ -95,7 +95,8 @@ impl Drop for Server {
     }
 }
 
-/// The first byte says what the client wants. Ends with the client, or after a time in which a test ends.
+/// The first byte selects the client's request. Ends with the client, or after a time in which a
+/// test ends.
 fn serve(mut stream: TcpStream) {
     stream.set_nonblocking(false).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -117,7 +118,7 @@ fn serve(mut stream: TcpStream) {
     }
 }
 
-/// The client, where the variable says so: runs until it is killed.
+/// The client, if the variable is set: runs until it is killed.
 #[test]
 fn client() {
     let Ok(text) = std::env::var(FLOWS) else { return };
@@ -180,7 +181,7 @@ fn datagrams(server: SocketAddr, kbps: u32) {
     for number in 0.. {
         let due = gap * number;
         thread::sleep(due.saturating_sub(start.elapsed()));
-        // A queue that is full is no reason to stop.
+        // A full queue is not an error.
         let _ = socket.send_to(&[0; 1000], server);
     }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::net::{Download, Net, can_run, download_while, is_whole, made_up};
 
-/// After so long the rate must be that of the path that is left, or of both again.
+/// Time after which the rate must be that of the remaining path, or of both again.
 const SOON: Duration = Duration::from_secs(3);
-/// The same where the path gives no sign that it is cut. `noq-proto` sends acks of all paths by the
-/// first one, also when it is dead, so both fall silent. The ack that arrives at last counts as a round
-/// trip of up to a second, and makes the probe timeout as long; the other path sends the packets in
-/// flight on a closed path again only after three of these.
+/// The same for a path whose cut is silent. `noq-proto` sends acks of all paths over the first one,
+/// also when it is dead, so both fall silent. The first ack that arrives counts as a round trip of
+/// up to a second, and makes the probe timeout as long; the other path sends the packets in flight
+/// on a closed path again only after three of these.
 const SILENT: Duration = Duration::from_secs(5);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -35,7 +35,7 @@ impl Blow {
         }
     }
 
-    /// After so long it must be made good.
+    /// Time within which the rate must recover.
     fn limit(self) -> Duration {
         if matches!(self, Self::Cut) { SILENT } else { SOON }
     }

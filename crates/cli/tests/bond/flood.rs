@@ -26,8 +26,8 @@ use super::two_paths::BESIDE;
 
 /// Of the thesis.
 const RATES: [u32; 2] = [9, 6];
-/// The program writes this many bytes every 8 ms: 2.5 Mbit/s, which either path can carry alone, in
-/// fewer packets than its window has room for, also while acks come late.
+/// The program writes this many bytes every 8 ms: 2.5 Mbit/s, which either path has the capacity
+/// for, in fewer packets than its window has room for, also while acks are late.
 const PICTURE: usize = 2_500;
 const PICTURES: Duration = Duration::from_millis(8);
 /// First it writes this at once, so that the windows of both paths have grown.
@@ -150,7 +150,7 @@ fn mirrored() -> [u64; 2] {
     })
 }
 
-/// Writes much at once, and then a picture after the other, until so long has passed.
+/// Writes a large block first, and then one picture after the other, for `span`.
 fn write_pictures(mut stream: TcpStream, span: Duration) {
     let began_at = Instant::now();
     stream.write_all(&vec![7; BULK]).unwrap();

@@ -16,7 +16,7 @@ const PIECE: usize = 64 * 1024;
 
 #[derive(Clone, Copy)]
 struct Run {
-    /// Carried by each way, in each round.
+    /// Bytes carried per row and round.
     bytes: usize,
     rounds: usize,
 }
@@ -83,7 +83,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream) {
     let _ = to.shutdown(std::net::Shutdown::Write);
 }
 
-/// By a bond with these ways.
+/// Runs over a bond with these paths.
 fn bonded(net: &Net, via: &str, bytes: usize, connections: usize) -> (f64, String) {
     let (server, client) = (net.pin("s"), net.pin("c"));
     let options =

@@ -185,7 +185,7 @@ fn strangers_cannot_use_the_relay() {
     let forward = "--forward 127.0.0.1:8001=10.79.9.9:8000 --duration 20s";
     let stranger = ended(net.client_of("x", &format!("--via v1,v2 {forward}")));
     assert_fails(&stranger, 1, "does not trust our certificate");
-    // And the other way round: a server with another certificate than the one that is pinned.
+    // And the reverse: a server with a certificate other than the pinned one.
     let whom = net.pin("x");
     let options = format!("client --pin {whom} {forward} 10.79.9.9:3775");
     let state = tempfile::tempdir().unwrap();
@@ -203,7 +203,7 @@ fn a_thousand_connections_are_carried_at_once_and_one_that_does_not_read_stops_n
     net.serve(made_up);
     let server = net.server("--allow 10.79.9.9:8000");
     let client = net.client("");
-    // They want much and read nothing.
+    // They request much and read nothing.
     let lazy: Vec<_> = (0..8).map(|_| net.ask(100_000_000)).collect();
     std::thread::sleep(Duration::from_millis(500));
     let began_at = Instant::now();

@@ -43,8 +43,8 @@ fn a_download_gets_the_sum_of_two_paths() {
     }
 }
 
-/// The other schedulers, and the kernel's MPTCP. For the figures of the book ([`is_whole`]) each runs by
-/// itself; else three run at the same time, with half of the bytes.
+/// The other schedulers, and the kernel's MPTCP. For the figures of the book ([`is_whole`]) each
+/// runs alone; otherwise three run at the same time, with half of the bytes.
 #[test]
 #[ignore = "long: takes many seconds of real time"]
 fn a_download_arrives_whole_with_every_scheduler_and_with_mptcp() {

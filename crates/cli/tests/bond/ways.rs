@@ -28,7 +28,7 @@ impl<'a> Carries<'a> {
     }
 }
 
-/// Something to do, and the interface that is to be used after it.
+/// An action, and the interface that should carry traffic after it.
 type Step = (fn(&Net), &'static str);
 
 /// Downloads without end, and takes one step after the other, each as soon as the step before has

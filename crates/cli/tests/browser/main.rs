@@ -37,7 +37,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("it is bound").port()
 }
 
-/// Starts the command, and gives the first line of standard error with `wanted`.
+/// Starts the command, and returns the first line of standard error with `wanted`.
 fn start(arguments: &[&str], wanted: &str) -> (Process, String) {
     let child = Command::new(FRESHLINE)
         .args(arguments)

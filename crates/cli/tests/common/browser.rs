@@ -11,7 +11,7 @@ const VALIDATOR: &str =
 const RULES: &str =
     r#"{ "root": true, "extends": ["html-validate:standard"], "rules": { "long-title": "off" } }"#;
 
-/// Fails unless the page is valid HTML. Says that it is skipped without html-validate.
+/// Fails unless the page is valid HTML. Without html-validate it prints that the check is skipped.
 #[track_caller]
 pub(crate) fn is_valid(page: &Path) {
     if !Path::new(VALIDATOR).exists() {

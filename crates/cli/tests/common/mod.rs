@@ -58,7 +58,7 @@ pub(crate) fn assert_succeeded(done: &Output) {
     assert!(done.status.success(), "{}", text(&done.stderr));
 }
 
-/// Ends with this code, and says this.
+/// The command ends with this code, and prints this text.
 #[track_caller]
 pub(crate) fn assert_fails(done: &Output, code: i32, why: &str) {
     let said = words(&done.stderr);

@@ -17,7 +17,7 @@ pub(crate) fn freshline(words: &[&str]) -> Command {
     command
 }
 
-/// Starts a monitor whose standard output has its states; gives these, and the URL at which it listens.
+/// Starts a monitor that writes states to standard output; returns these, and the monitor's URL.
 pub(crate) fn listening(command: &mut Command) -> (Process, Receiver<String>, String) {
     let mut child = command.spawn().unwrap();
     let states = lines(child.stdout.take().unwrap());

@@ -8,7 +8,7 @@ pub(crate) fn web() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web")
 }
 
-/// Whether node, its packages and the wanted things are there; it is said if not.
+/// Whether node, its packages and the required files are present; prints the missing ones.
 pub(crate) fn has(wanted: &[(&str, bool)]) -> bool {
     let node = Command::new("node").arg("--version").output().is_ok();
     let packages = web().join("node_modules/playwright-core").exists();

@@ -4,11 +4,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Where `scripts/setup test` puts it, so that no server has to be installed with it.
+/// The place in which `scripts/setup test` installs it, so that no server has to be installed with
+/// it.
 const FETCHED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/promtool");
 
-/// Fails unless `promtool check metrics` finds nothing to say of this text. Says that it is skipped
-/// where there is no promtool.
+/// Fails if `promtool check metrics` finds an error in this text. Without promtool it prints that
+/// the check is skipped.
 #[track_caller]
 pub(crate) fn check(text: &str) {
     let program = if Path::new(FETCHED).exists() { FETCHED } else { "promtool" };

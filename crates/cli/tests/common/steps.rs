@@ -26,7 +26,7 @@ use nix::unistd::Pid;
 const AT_ENDS: usize = 3;
 const BETWEEN: usize = 40;
 
-/// Whether the processor is one whose registers are read; says so if not.
+/// Whether the test can read this processor's registers; prints the reason if not.
 pub(crate) fn can_trace() -> bool {
     if cfg!(target_arch = "x86_64") {
         return true;
@@ -40,7 +40,7 @@ pub(crate) fn takes_all() -> bool {
     env::var_os("FRESHLINE_EVERY_STEP").is_some()
 }
 
-/// Runs a command to its end, and gives the steps before which a test kills it.
+/// Runs a command to its end, and returns the steps before which a test kills it.
 pub(crate) fn steps_of(command: &Command) -> Vec<usize> {
     let (count, is_killed) = traced(command, usize::MAX);
     assert!(count > 0 && !is_killed, "{command:?} takes no step");

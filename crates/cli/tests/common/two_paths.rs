@@ -22,7 +22,7 @@ use super::hosts::Hosts;
 pub(crate) const SERVER: &str = "10.79.9.9";
 pub(crate) const SERVER_6: &str = "fd79:9::9";
 
-/// Whether the tests can run; they say so if not.
+/// Whether the tests can run; prints the reason if not.
 pub(crate) fn can_run() -> bool {
     can_run_with(&[])
 }
@@ -59,7 +59,7 @@ impl Net {
         net
     }
 
-    /// Lays a cable between the hosts, and a way over it to everywhere.
+    /// Lays a cable between the hosts, and a default route over it.
     pub(crate) fn cable(&self, path: usize, rate: Rate) {
         let [c, s] = ["c", "s"].map(|host| self.name(host));
         ip(&format!("link add v{path} netns {c} type veth peer name v{path} netns {s}"));
@@ -128,7 +128,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Waits until it has said `word`.
+    /// Waits until it has printed `word`.
     pub(crate) fn start(mut command: Command, word: &str) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());

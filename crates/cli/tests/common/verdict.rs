@@ -27,7 +27,8 @@ impl Verdict {
         }
     }
 
-    /// Whether this or another try is as wanted; also where all of them tell nothing, which is said.
+    /// Whether this or another try meets the requirement; also true if all tries are undecided,
+    /// which is printed.
     pub(crate) fn or_again(self, again: impl FnMut() -> Self) -> bool {
         let mut tries = Vec::new();
         let all = iter::once(self).chain(iter::repeat_with(again)).take(TRIES);
@@ -40,8 +41,8 @@ impl Verdict {
     }
 }
 
-/// The rows that were not as wanted in any try. In the first try, `at_once` rows are measured at the same
-/// time; rows that are not as wanted then are measured again, each by itself.
+/// The rows that failed in each try. In the first try, `at_once` rows are measured at the same
+/// time; rows that fail then are measured again, one at a time.
 #[allow(dead_code, reason = "for tests whose rows do not disturb each other")]
 pub(crate) fn failed<T: Sync>(
     rows: &[T],

@@ -200,7 +200,7 @@ fn a_connection_that_leaves_it_is_not_paced_for_it_any_more() {
     let mut ends = [from, listener.accept().unwrap().0];
     carries(&mut ends);
 
-    // Without a loss there is no period, and no limit. This one is a timeout's.
+    // Without a loss there is no period, and no limit. This period follows from a timeout.
     ip(&format!(
         "-n {} neigh replace 192.0.2.2 lladdr 02:00:00:00:00:01 dev v nud permanent",
         near.0

@@ -181,7 +181,7 @@ pub(crate) fn lossy(device: &str, lost_of_1000: u32) -> [String; 2] {
     ]
 }
 
-/// Gives a command of iproute2 these lines, each of which must succeed.
+/// Passes these lines to a command of iproute2; each must succeed.
 #[track_caller]
 pub(crate) fn batch(command: &mut Command, lines: &[String]) {
     let command = command.args(["-batch", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());

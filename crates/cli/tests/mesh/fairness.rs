@@ -145,12 +145,13 @@ fn nodes_have_alike_shares_where_links_lose_packets() {
 /// c in kbit/s of payload: 42 segments a second of 448 bytes.
 const SHARE: f64 = 42.0 * 448.0 * 8.0 / 1e3;
 
-/// TCP sees the queue of the device through which it sends, and keeps its own packets in it to a few:
-/// without DTPA it is the near node that has least.
+/// TCP sees the queue of its own host's device, and limits its own packets in it to a few: without
+/// DTPA the near node has the smallest share.
 ///
-/// A connection has no period before its first loss. Three windows of 8 segments fit into the queues of a
-/// chain, so that by chance none is lost for the whole of the run, and the lucky one sends 70 segments a
-/// second. Windows of 16 do not fit: both far senders lose segments as they begin.
+/// A connection has no period before its first loss. Three windows of 8 segments fit into the
+/// queues of a chain, so that by chance none may be lost in the whole run, and the lucky connection
+/// sends 70 segments a second. Windows of 16 do not fit: both far senders lose segments as they
+/// begin.
 #[test]
 #[ignore = "long: measures rates in real time"]
 fn nodes_that_send_themselves_have_alike_shares() {

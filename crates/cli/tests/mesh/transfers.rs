@@ -22,7 +22,7 @@ const CONNECTIONS: usize = 4;
 const SECONDS: u64 = 20;
 /// Then the share becomes a tenth, so that a segment is put off for longer than a timeout.
 const SLOWER_AFTER: Duration = Duration::from_secs(8);
-/// Nothing that TCP needs takes so long: a timeout is 0.2 s at first, and doubles.
+/// Longer than any pause of TCP: a timeout is 0.2 s at first, and doubles.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Deviations from Linux's defaults.

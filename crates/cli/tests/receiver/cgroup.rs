@@ -24,7 +24,7 @@ use crate::common::{FRESHLINE, assert_fails, assert_needs_root, assert_succeeded
 use crate::kit::{alone, attachment, can_run};
 
 sockopt_impl!(
-    /// The largest window that a program lets TCP tell.
+    /// The maximum window that a program lets TCP announce.
     WindowClamp,
     Both,
     IPPROTO_TCP,
@@ -202,7 +202,7 @@ fn one_pin_that_resists_does_not_keep_the_others() {
     }
     let _alone = alone();
     let cgroup = TestCgroup::new();
-    // Pins of its own, since all are to be ended.
+    // Separate pins, since all controls are ended.
     let script = format!(
         "mount -t bpf none /sys/fs/bpf && {FRESHLINE} receiver attach --cgroup {} && \
          mkdir -p /sys/fs/bpf/freshline/receiver-1/control && {FRESHLINE} receiver detach",
@@ -236,11 +236,11 @@ fn a_killed_loader_takes_its_control_along_and_connections_go_on() {
     stream.write_all(&[0; 1 << 20]).unwrap();
     loader.kill().unwrap();
     loader.wait().unwrap();
-    // The record is there, of which the next command gives windows back.
+    // The record is there, from which the next command restores windows.
     assert!(cgroup.status().is_none() && cgroup.is_pinned());
     stream.write_all(&[0; 1 << 20]).unwrap();
 
-    // The next leaves those alone that began before.
+    // The next control leaves earlier connections unchanged.
     let mut loader = begin();
     stream.write_all(&[0; 1 << 20]).unwrap();
     drop(stream);
@@ -483,7 +483,7 @@ fn a_key_at_a_terminal_interrupts_the_command_once_and_does_not_end_the_run() {
     let script = r#"count=0; trap "count=\$((count + 1))" INT QUIT; trap "echo terminated; exit 3" TERM;
         echo ready; for i in $(seq 1000); do [ $count = 0 ] || break; sleep 0.01; done; sleep 0.2;
         echo interrupts: $count.; exit 5"#;
-    // Without a shell between, which might take the key for its own: `script` runs `$SHELL`.
+    // Without a shell between, which might handle the key itself: `script` runs `$SHELL`.
     let command = format!("exec {FRESHLINE} receiver run -- bash -c '{script}'");
     for key in [/* Ctrl-C */ 0x03, /* Ctrl-\ */ 0x1c] {
         let (output, code) = at_terminal(&command, key);

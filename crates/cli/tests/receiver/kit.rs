@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::can_run_with;
 
-/// Whether the tests can run; they say so if not.
+/// Whether the tests can run; prints the reason if not.
 pub(crate) fn can_run() -> bool {
     can_run_with(&["/dev/net/tun"])
 }
@@ -18,7 +18,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The attachment of which `status --json`, asked by `command`, says this.
+/// The attachment with this value in the output of `status --json` by `command`.
 pub(crate) fn attachment(mut command: Command, key: &str, value: &str) -> Option<Value> {
     let printed = command.args(["receiver", "status", "--json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&printed.stdout).unwrap();

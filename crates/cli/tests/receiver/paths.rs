@@ -32,7 +32,7 @@ const OWN_MS: f64 = 0.4;
 /// When control has settled, and when a queue of 2000 packets without it is full.
 const SETTLED: Duration = Duration::from_secs(3);
 const FULL: Duration = Duration::from_secs(9);
-/// Later than this, the emulator shows another path than it is to be: half of the delay.
+/// Half of the delay: with a larger lateness, the emulator does not show the intended path.
 const TIMELY_MS: f64 = DELAY_MS / 2.0;
 
 /// Control of a row's receivers.
@@ -151,7 +151,7 @@ fn controlled(control: Control, command: &str) -> String {
     }
 }
 
-/// Has the downloads go over the path at once, for so long, all in one buffer.
+/// Runs the downloads over the path at the same time, for `seconds`, all in one buffer.
 fn measured(path: &str, all: &[Downloads], seconds: u64) -> Outcome {
     let began = Instant::now();
     let listeners: Vec<_> = all
@@ -275,7 +275,7 @@ impl Row {
         Verdict::of(is_as_wanted, outcome.late_ms, TIMELY_MS)
     }
 
-    /// The round trip of a full packet that meets no other.
+    /// The round trip of a full packet over the idle path.
     fn empty_ms(&self) -> f64 {
         DELAY_MS + 1500.0 * 8.0 / (self.mbps * 1e3) + OWN_MS
     }
@@ -352,7 +352,7 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed_within_two_seconds() 
     let followed = |control| {
         let outcome = measured(&path, &[Downloads::by(control)], END.as_secs());
         let settled = Duration::from_secs(2);
-        // Opportunities are told in whole ms, which makes them late by up to one.
+        // Opportunities are in whole ms, and so up to one late.
         let most = |mbps| 1.5 * (DELAY_MS + 12.0 / mbps + 1.0) + outcome.late_ms;
         let slow = outcome.rtt_ms(0, SLOW + settled, FAST);
         let fast = outcome.rtt_ms(0, FAST + settled, END);

@@ -18,7 +18,8 @@ pub(crate) struct Outcome {
     pub(crate) goodput: f64,
 }
 
-/// From A to B, whatever shapes in between: for so long, after as long.
+/// Updates and a stream from A to B, with any shaper between: measures for `window`, after a
+/// warm-up of the same length.
 pub(crate) fn measured(net: &Net, window: Duration) -> Outcome {
     let updates = Updates::start(net);
     thread::sleep(Duration::from_millis(500));

@@ -99,7 +99,7 @@ impl Monitor {
         Self { running: Running(child), url, pin, _state: state }
     }
 
-    /// A source on A, until it ends by itself: its report.
+    /// Runs a source on A until it ends; returns its report.
     fn source(&self, net: &Net, flags: &[&str]) -> Value {
         let size = SIZE.to_string();
         let mut arguments = vec!["source", &self.url, "--size", &size, "--json", "--law", "fixed"];

@@ -46,7 +46,7 @@ fn a_router_that_is_killed_leaves_nothing_and_packets_pass() {
     router.running.0.wait().unwrap();
     assert_eq!(net.queues(), "");
     assert!(passes(&net, 100));
-    // Nothing is in the way of the next one, and it sees the packets.
+    // The next router can start, and sees the packets.
     let router = Router::start(&net, &["--rate", "20mbit", "--classify", "udp force"]);
     assert!(passes(&net, 100));
     assert!(count(&router.stop()["classes"][0]["packets_out"]) >= 2);

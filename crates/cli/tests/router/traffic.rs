@@ -58,7 +58,7 @@ impl Bulk {
     }
 }
 
-/// The first connection; gives up if the sender could not start.
+/// The first connection; fails after a while if the sender could not start.
 fn accepted(listener: &TcpListener) -> TcpStream {
     listener.set_nonblocking(true).unwrap();
     for _ in 0..500 {

@@ -55,8 +55,8 @@ const HERE: &str = "FRESHLINE_IN_GUEST";
 /// Limit of real time, after which a guest counts as hung: several times the duration of the
 /// longest test on a machine with other work.
 const LIMIT: Duration = Duration::from_secs(900);
-/// Its clock counts instructions, 2^0 ns each, and does not wait for ours while the guest sleeps. That
-/// takes the emulator a single processor.
+/// Its clock counts instructions, 2^0 ns each, and does not wait for the host's clock while the
+/// guest sleeps. That limits the emulator to a single processor.
 const CLOCK: &str = "shift=0,sleep=off";
 /// When it starts.
 const DATE: &str = "base=2026-01-01,clock=vm";
@@ -83,7 +83,8 @@ impl Done {
     }
 }
 
-/// Runs a script (`bash -eu`) in a new guest; nothing where that cannot be, which is said.
+/// Runs a script (`bash -eu`) in a new guest; `None` if that is impossible, with the reason
+/// printed.
 pub(crate) fn run(script: &str) -> Option<Done> {
     run_with(&[], script)
 }

@@ -40,7 +40,7 @@ impl Initramfs {
         self.entry(path, FILE, 0, contents);
     }
 
-    /// The device that the kernel gives to `/init` before it mounts any.
+    /// The device that the kernel passes to `/init` before it mounts any.
     pub(crate) fn console(&mut self) {
         self.folder("dev");
         self.entry("dev/console", CONSOLE, 1, &[]);
@@ -114,7 +114,7 @@ impl Initramfs {
     }
 }
 
-/// The modules that a module says it needs.
+/// The modules that a module declares as its dependencies.
 fn needed_by(module: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(start) = module.windows(KEY.len()).position(|bytes| bytes == KEY) else {

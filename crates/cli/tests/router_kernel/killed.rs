@@ -56,7 +56,7 @@ fn before_every_step_a_command_may_be_killed_and_the_next_restores_the_root() {
             asked(&net, "detach", &[]);
             assert_eq!(root(&net), before.0, "{killed} before step {step}");
             let mut left = left_besides(&before.1);
-            // An empty folder for all pins is no record of any.
+            // An empty folder for all pins is not a record of any.
             if fs::read_dir(OURS).is_ok_and(|mut pins| pins.next().is_none()) {
                 left.remove(OURS);
             }

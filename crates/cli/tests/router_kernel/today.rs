@@ -95,7 +95,7 @@ fn by_tc(root: &str, leaf: Option<&str>) -> Figures {
     Figures::measured(&net)
 }
 
-/// 10 ms each way, in front of the router and behind it.
+/// 10 ms in each direction, in front of the router and behind it.
 fn delayed() -> Net {
     let net = Net::new();
     for (host, device) in [("a", "r"), ("r", "a")] {

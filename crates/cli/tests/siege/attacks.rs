@@ -29,7 +29,7 @@ pub(crate) enum Attack {
     HalfOpen,
     /// The same from a thousand.
     HalfOpenFromThousand,
-    /// TCP connections to the metrics that say nothing.
+    /// Silent TCP connections to the metrics.
     IdleHttp,
     /// Sessions of ever other names with the token of the fleet.
     Names,

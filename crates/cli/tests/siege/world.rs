@@ -62,7 +62,7 @@ impl World {
             .by_ref()
             .map_while(Result::ok)
             .find_map(|line| line.strip_prefix("fingerprint ").map(str::to_owned));
-        // It goes on to be read, so that the monitor is not held up.
+        // It is read further, so that the monitor does not block.
         thread::spawn(move || said.for_each(drop));
         Self { dir, pin: pin.expect("a fingerprint"), monitor, honest: None, hosts }
     }

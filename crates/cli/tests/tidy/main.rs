@@ -18,7 +18,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("freshline-system", &[]),
     ("freshline-report", &[]),
     ("freshline-lab", &["freshline-core"]),
-    // The lab for an example alone, whose QUIC comes from here.
+    // The lab only for an example, whose QUIC comes from here.
     ("freshline-net", &["freshline-core", "freshline-system", "freshline-lab"]),
     ("freshline-kernel", &["freshline-core", "freshline-system"]),
     // The lab for simulations.
@@ -60,7 +60,7 @@ const GENERATED: &[&str] = &["crates/c/include/freshline.h"];
 /// Functions of more lines hold two steps.
 const LONGEST_FUNCTION: usize = 70;
 
-/// The one file that reads clocks; everything else is told the time.
+/// The one file that reads clocks; all other code gets the time as an argument.
 const CLOCK_FILE: &str = "crates/net/src/clock.rs";
 
 /// The one file that writes standard error, so that a reader that is gone or hangs ends no run.

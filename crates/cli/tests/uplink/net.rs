@@ -18,7 +18,7 @@ use super::hosts::Hosts;
 /// The device of either host.
 pub(crate) const DEVICE: &str = "v";
 
-/// Whether the tests can run; they say so if not.
+/// Whether the tests can run; prints the reason if not.
 pub(crate) fn can_run() -> bool {
     can_run_with(&[])
 }

@@ -81,7 +81,8 @@ fn a_source_takes_the_wait_of_updates_from_stamps_over_udp_and_quic() {
             assert_eq!(report["paths"][path]["queue_source"], "qdisc", "{report}");
             assert_eq!(report["paths"][path]["queueing_delay_source"], "stamps", "{report}");
         }
-        // Both directions of an error: a stamp at the call would say 0, and one of the ack the round trip.
+        // Both directions of an error: a stamp at the call would give 0, and one at the ack the
+        // round trip.
         assert!(wait(0).is_some_and(|wait| (100.0..300.0).contains(&wait)), "{report}");
         assert!(wait(1).is_some_and(|wait| wait < 50.0), "{report}");
         assert!(report["paths"][0]["service_time_ms"].as_f64().unwrap() < 100.0, "{report}");

@@ -77,7 +77,7 @@ fn over_two_paths_updates_are_no_older_than_over_the_better_one() {
     }
 }
 
-/// A path that is cut without a word, mended, taken away and given back with another address.
+/// A path that is cut silently, restored, removed and added again with another address.
 #[test]
 #[ignore = "long: measures delays in real time"]
 fn a_path_that_is_cut_or_gone_is_left_at_once_and_taken_again() {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::common::{FRESHLINE, assert_succeeded};
 use super::two_paths::{Net, SERVER};
 
-/// A path as its source told of it.
+/// A path in its source's report.
 #[derive(Debug, Clone)]
 pub(crate) struct Path {
     pub(crate) state: String,
@@ -137,7 +137,8 @@ fn spawn(command: &mut Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// For so long, others send 30 Mbit/s to an address of the monitor's host for 150 ms of every 1.5 s.
+/// For `span`, cross traffic sends 30 Mbit/s to an address of the monitor's host for 150 ms of
+/// every 1.5 s.
 pub(crate) fn bursts(net: &Net, to: &str, span: Duration) {
     const SIZE: usize = 1200;
     net.within("s", || {

@@ -48,7 +48,7 @@ struct Row {
     /// fractions of the backhaul's rate, with IP headers.
     offered: f64,
     carried: f64,
-    /// The part of packets that did not arrive in the whole run.
+    /// The fraction of packets that did not arrive in the whole run.
     loss: f64,
     /// How late the emulator was.
     late_ms: f64,

@@ -87,7 +87,7 @@ fn a_capture_that_is_written_live_tells_the_level_of_the_access_point() {
     let (packets, ours) = (&told["packets"], told["capture"]["ours"].as_u64().unwrap());
     assert!(ours as f64 > 0.95 * packets.as_f64().unwrap(), "{told}");
     assert_eq!(told["capture"]["unrated"], 0);
-    // The line that counts packets without a frame is no complaint.
+    // The line that counts packets without a frame is not a complaint.
     let complaints =
         said.lines().filter(|line| !line.starts_with("--packet-log")).collect::<String>();
     assert!(!complaints.contains("capture"), "{said}");

@@ -39,7 +39,7 @@ enum Flow {
 #[derive(Debug, Clone, Copy)]
 struct Row {
     goodput_mbps: f64,
-    /// Median and 99th percentile of the way to the client; TCP does not tell.
+    /// Median and 99th percentile of the one-way delay to the client; unknown for TCP.
     delay_ms: Option<[f64; 2]>,
     /// The median round trip of pings in the flow's queue.
     ping_ms: f64,

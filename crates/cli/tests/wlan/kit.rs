@@ -35,13 +35,13 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many rows are measured at the same time: each by itself if `FRESHLINE_WHOLE` asks for figures, as
+/// Number of rows measured at the same time: one if `FRESHLINE_WHOLE` asks for figures, as
 /// `scripts/wlan-figures` does.
 pub(crate) fn at_once(rows: usize) -> usize {
     if std::env::var_os("FRESHLINE_WHOLE").is_some() { 1 } else { rows }
 }
 
-/// Whether commands can run behind an emulated path; it is said if not.
+/// Whether commands can run behind an emulated path; prints the reason if not.
 pub(crate) fn can_run() -> bool {
     let missing = if !Uid::effective().is_root() {
         "root"

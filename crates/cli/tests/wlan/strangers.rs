@@ -32,7 +32,7 @@ enum Beside {
     Joins,
 }
 
-/// A client by hand, until told to end.
+/// A client that is programmed here, until `end` is set.
 fn stranger(port: u16, kind: Beside, end: &AtomicBool) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.connect((Ipv4Addr::LOCALHOST, port)).unwrap();

@@ -120,7 +120,8 @@ pub(crate) struct World {
     pub(crate) wanted: u64,
     /// The first opening of a return session.
     pub(crate) opening: Option<Vec<u8>>,
-    /// The listener answers each state with a command, so long after it; else it samples commands as they leave.
+    /// The listener answers each state with a command after this time; otherwise it samples
+    /// commands as they leave.
     pub(crate) answers_after: Option<Span>,
     pub(crate) answers_at: Option<Time>,
 }
@@ -179,7 +180,7 @@ impl World {
             let ends = [self.dialer.poll_timeout(), self.listener.poll_timeout()];
             let next = [ends[0], ends[1], forward, back, self.answers_at];
             let next = Time::earliest(next).unwrap_or(end);
-            // An end that wants a call in the past must have been served by it.
+            // An end with a timeout in the past must have been served by then.
             self.now = next.max(self.now + Span::from_nanos(1)).min(end);
         }
     }
@@ -314,7 +315,7 @@ impl World {
         self.loss = (share * f64::from(u32::MAX)) as u32;
     }
 
-    /// The newest state of either end is no older than this.
+    /// The newest state at either end is no older than this.
     pub(crate) fn assert_fresh(&self, within: Span, what: &str) {
         for (end, got) in [("listener", &self.at_listener), ("dialer", &self.at_dialer)] {
             let age = self.now.since(got.newest.unwrap_or(Time::ZERO));

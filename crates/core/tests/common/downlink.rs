@@ -68,7 +68,7 @@ impl<L: DownlinkLaw> Downlink<L> {
         self.levels.push(1.0);
     }
 
-    /// A slot in which all tell what they saw.
+    /// A slot in which all clients report.
     pub(crate) fn slot(&mut self) -> Vec<Report> {
         self.slot_with(|_, report| Some(report))
     }

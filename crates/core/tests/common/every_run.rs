@@ -18,7 +18,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use crate::driven;
 use crate::wire::{Wire, arrived, next_at};
 
-/// The longest datagram, and the headers of IPv4 and UDP.
+/// The maximum size of a datagram, and the headers of IPv4 and UDP.
 pub(crate) const DATAGRAM: usize = 1_200;
 const HEADERS: u64 = 28;
 
@@ -51,7 +51,7 @@ pub(crate) struct Setup {
     pub(crate) period: Option<Span>,
     pub(crate) max_bytes: u32,
     pub(crate) is_urgent: bool,
-    /// The path, each way.
+    /// The path's rate, in each direction.
     pub(crate) rate: BitRate,
     pub(crate) delay: Span,
     pub(crate) loss: f64,
@@ -77,7 +77,7 @@ pub(crate) struct World {
     next_put: Time,
     next_pose: Time,
     poses: u8,
-    /// Refusals for want of room.
+    /// Refusals for lack of room.
     pub(crate) full: u64,
     /// How far the application is, as the monitor's driver has written it down.
     pub(crate) journal: Option<Cursor>,
@@ -153,7 +153,7 @@ impl World {
         self.source.records(self.log).expect("it is of records")
     }
 
-    /// Runs until all is done; gives how long that took.
+    /// Runs until everything is done; returns the duration.
     pub(crate) fn finish(&mut self, within: Span) -> Span {
         let start = self.now;
         while !self.is_done() {
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// The source's process ends without a word, and another one reads the spool.
+    /// The source's process ends silently, and another one reads the spool.
     pub(crate) fn restart_source(&mut self) {
         self.starts += 1;
         let first = self.spool.front().map_or(self.view().next, |(first, _)| *first);
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// The monitor's process ends without a word, and another one reads the journal.
+    /// The monitor's process ends silently, and another one reads the journal.
     pub(crate) fn restart_monitor(&mut self) {
         self.monitor = new_monitor().with_cursors(self.journal.clone());
     }

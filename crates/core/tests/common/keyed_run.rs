@@ -16,7 +16,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use crate::driven;
 use crate::wire::{Wire, arrived, next_at};
 
-/// The longest datagram.
+/// The maximum size of a datagram.
 pub(crate) const DATAGRAM: usize = 1_200;
 
 /// The monitor's contents according to its events: the number in the state of each key.

@@ -100,7 +100,7 @@ pub(crate) enum Rule {
 pub(crate) struct Outcome {
     pub(crate) mean: f64,
     pub(crate) p99: f64,
-    /// The longest time between two deliveries.
+    /// The maximum time between two deliveries.
     pub(crate) max_gap: u32,
     /// States that arrived, and symbols that left, per slot.
     pub(crate) delivered: f64,

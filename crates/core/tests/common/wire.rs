@@ -10,21 +10,21 @@ use freshline_core::unit::Time;
 /// Datagrams on their wire: when they come, and by which path.
 pub(crate) type Wire = VecDeque<(Time, PathId, Vec<u8>)>;
 
-/// When the source wants to be called, or the first datagram arrives, whichever is earlier.
+/// The source's next timeout or the arrival of the first datagram, whichever is earlier.
 pub(crate) fn next_at(source: &Source, wires: [&Wire; 2]) -> Option<Time> {
     let arrivals = wires.map(|wire| wire.front().map(|next| next.0));
     Time::earliest([source.poll_timeout(), arrivals[0], arrivals[1]])
 }
 
-/// Lets time pass until something is to be done, or until `end`; whether there is something before it.
+/// Advances time to the next event, or to `end`; returns whether there is an event before it.
 pub(crate) fn advance(now: &mut Time, end: Time, source: &Source, wires: [&Wire; 2]) -> bool {
     let next = next_at(source, wires).map_or(end, |at| at.max(*now));
     *now = next.min(end);
     next < end
 }
 
-/// Lets time pass until the source wants to be called or `first` arrives, at `end` at most; whether one of
-/// them comes at `end` or before it.
+/// Advances time to the source's next timeout or to `first`, at most to `end`; returns whether one
+/// of them comes at `end` or before it.
 pub(crate) fn advance_to_first(
     now: &mut Time,
     end: Time,

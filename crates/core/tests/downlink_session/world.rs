@@ -27,7 +27,7 @@ pub(crate) const PAYLOAD: usize =
 struct Datagram {
     bytes: Vec<u8>,
     station: u32,
-    /// The address that it claims to be from, or goes to.
+    /// The address that it claims as its source, or its destination.
     address: u32,
     number: u64,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Hit {
     pub(crate) message: u8,
     /// Datagrams of that type that leave unharmed before.
     pub(crate) after: u32,
-    /// The bit, counted from the first byte's least significant one.
+    /// The bit, counted from the least significant bit of the first byte.
     pub(crate) bit: usize,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Host {
     clock_ahead: Span,
     pub(crate) address: u32,
     pub(crate) delays: SpanHistogram,
-    /// The largest difference between the delay that it told and the true one.
+    /// The maximum difference between the reported and the true delay.
     pub(crate) delay_error: Span,
     /// Numbers of the packets of its present server that have come.
     pub(crate) seen: BTreeMap<u64, u32>,
@@ -98,7 +98,7 @@ pub(crate) struct World {
     lives: u8,
 }
 
-/// 390 Mbit/s between the access point and each station, and 0.5 ms of backhaul either way.
+/// 390 Mbit/s between the access point and each station, and 0.5 ms of backhaul in each direction.
 const CELL: &str = "
     [[forward.hop]]
     delay = '0.5ms'

@@ -217,8 +217,8 @@ impl<'a> World<'a> {
     }
 }
 
-/// Messages of one length that go one way right after each other, as one packet, at the time of the
-/// first: as GSO and GRO do.
+/// Messages of one length that follow each other directly in one direction, as one packet, at the
+/// time of the first: as GSO and GRO do.
 fn trains(packets: &[Captured], at_once: usize) -> Vec<Captured> {
     let mut trains: Vec<(Captured, usize, usize)> = Vec::new();
     for packet in packets {

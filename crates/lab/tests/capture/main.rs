@@ -124,7 +124,7 @@ fn what_was_sent_twice_tells_no_time_and_what_waits_behind_it_ages() {
         sack(100, 200, 400).at(70_000),
         Tcp::data(100, 100).at(80_000),
         Tcp::ack(400).at(100_000),
-        // A retransmission alone.
+        // A single retransmission.
         Tcp::data(400, 100).at(110_000),
         Tcp::data(400, 100).at(310_000),
         Tcp::ack(500).at(330_000),

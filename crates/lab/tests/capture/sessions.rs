@@ -26,7 +26,7 @@ fn session(place: Place, payload: &[u8]) -> Vec<Captured> {
     session_of(place, |_| (Frames::fresh(payload), None))
 }
 
-/// The same of other frames, and of acks that say what has come of parts.
+/// The same with other frames, and acks that report received parts.
 fn session_of<'a>(
     place: Place,
     content: impl Fn(u64) -> (Frames<'a>, Option<PartsAck>),
@@ -99,7 +99,7 @@ fn a_state_in_parts_is_as_old_as_its_first_part() {
     }
 }
 
-/// The acks of topics are longer than others, and tell of parts although a state has come whole.
+/// The acks of topics are longer than others, and report parts although a whole state has arrived.
 #[test]
 fn a_session_with_a_topic_is_as_old_as_one_without() {
     let content = |_| {
@@ -115,7 +115,7 @@ fn a_session_with_a_topic_is_as_old_as_one_without() {
     }
 }
 
-/// An update that only says that the state before is still the newest makes nothing fresher.
+/// An update that only repeats that the previous state is still the newest makes nothing fresher.
 #[test]
 fn a_state_that_is_repeated_by_its_number_is_as_old_as_it_was() {
     let content = |seq: u64| {
@@ -163,7 +163,7 @@ fn a_session_has_its_age_at_the_source_and_at_the_monitor() {
 #[test]
 fn the_age_at_the_monitor_is_the_same_wherever_the_capture_was_made() {
     let report = report(&pcap(LinkType::Raw, &session(Place::Monitor, &[1; 900])));
-    // Of the way to the source and back this capture knows nothing.
+    // This capture does not show the path to the source and back.
     assert_eq!(means(&report), (0.0, 6.0, 17.0));
 }
 
@@ -269,7 +269,7 @@ fn a_monitor_that_is_replaced_has_a_clock_of_its_own() {
     let report = report(&pcap(LinkType::Raw, &packets));
     let after = means(&report);
     assert_eq!((after.0, after.1), (before.0, before.1));
-    // Some acks around the change tell nothing; the age goes on for as long.
+    // Some acks around the change are of no use; the age grows meanwhile.
     let ages = report.sessions[0].age_at_monitor.unwrap();
     assert!((after.2 - before.2).abs() < 2.0 && ages.max_ms < 100.0, "{ages:?}");
 }

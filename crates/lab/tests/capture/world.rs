@@ -85,7 +85,7 @@ pub(crate) fn udp(micros: u64, from: &str, to: &str, payload: &[u8]) -> Captured
 fn packet(at: Time, from: IpAddr, to: IpAddr, protocol: IpNumber, body: &[u8]) -> Captured {
     let header = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            // Beyond 64 KiB, as of a host whose network card cuts to size, there is no length.
+            // Beyond 64 KiB, as from a host whose network card segments, the header has no length.
             let len = u16::try_from(20 + body.len()).map_or(0, |total| total - 20);
             let mut header =
                 Ipv4Header::new(len, 64, protocol, from.octets(), to.octets()).unwrap();

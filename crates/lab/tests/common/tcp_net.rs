@@ -19,7 +19,7 @@ use freshline_lab::tcp::congestion::{Algorithm, CongestionControl};
 use freshline_lab::tcp::{Receiver, ReceiverParams, Segment, Sender, SenderParams};
 use rand_pcg::Pcg64;
 
-/// A segment on its way, and whose it is.
+/// A segment in flight, and its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Carried {
     pub(crate) stream: usize,
@@ -144,7 +144,7 @@ impl<Q: Qdisc<Carried>> Net<Q> {
         self.run_while(until, |_| true);
     }
 
-    /// Runs up to `until`, or until `go_on`, asked after each moment, says no.
+    /// Runs up to `until`, or until `go_on`, called after each moment, returns false.
     pub(crate) fn run_while(&mut self, until: Time, mut go_on: impl FnMut(&Self) -> bool) {
         while go_on(self) {
             let wake = self.wakes.peek().map(|Reverse((time, _))| *time);

@@ -52,12 +52,12 @@ impl Running {
         Self { at, watcher, stop, thread: Some(thread) }
     }
 
-    /// How it ends by itself.
+    /// The result, once it has ended by itself.
     pub(crate) fn ended(mut self) -> Result<(), BondError> {
         self.thread.take().unwrap().join().unwrap()
     }
 
-    /// Waits until it is as wished.
+    /// Waits until the condition holds.
     #[track_caller]
     pub(crate) fn wait(&self, wish: impl Fn(&freshline_net::bond::BondReport) -> bool) {
         let tries = (0..300).any(|_| {
@@ -102,7 +102,8 @@ pub(crate) fn server_at(
     Running::start(at, watcher, move |stop| server.run(stop, None))
 }
 
-/// Listens for programs that say where they go, and behind that forwards a port to each of these.
+/// Listens for programs that name their destination, and in addition forwards a port to each of
+/// these.
 pub(crate) fn client(
     who: &Who,
     pin: Fingerprint,
@@ -154,7 +155,7 @@ impl Bond {
         Self { client, server }
     }
 
-    /// A program that says where it goes.
+    /// A program that names its destination.
     pub(crate) fn program(&self) -> TcpStream {
         connect(self.client.at[0])
     }

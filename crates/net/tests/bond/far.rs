@@ -55,7 +55,7 @@ fn connects(rtt: Duration) {
         client(&ours, theirs.pin(), far, Sending::default(), &[])
     });
     let clients: Vec<_> = clients.collect();
-    // The longest handshake with Retry takes four round trips, after a first attempt of 3 s.
+    // The slowest handshake with Retry takes four round trips, after a first attempt of 3 s.
     let are_up = || clients.iter().filter(|client| client.watcher.report().links == 1).count();
     let is_done = (0..600).any(|_| {
         thread::sleep(Duration::from_millis(100));

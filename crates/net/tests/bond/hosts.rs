@@ -20,8 +20,8 @@ impl HostsFile {
     }
 }
 
-/// Runs a test on a thread that looks names up in a hosts file of its own, as do all threads that it
-/// starts. Says so and does nothing where that needs more rights.
+/// Runs a test on a thread that looks names up in a separate hosts file, as do all threads that it
+/// starts. Without the necessary rights, it prints that and does nothing.
 pub(crate) fn with_hosts(test: impl FnOnce(&HostsFile) + Send) {
     let dir = tempfile::tempdir().unwrap();
     let hosts = HostsFile(dir.path().join("hosts"));
@@ -42,7 +42,7 @@ pub(crate) fn with_hosts(test: impl FnOnce(&HostsFile) + Send) {
     }
 }
 
-/// Mounts a file over another one, in this thread's namespace alone.
+/// Mounts a file over another one, in this thread's namespace only.
 fn bind(from: &Path, to: &Path) {
     const NONE: Option<&str> = None;
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;

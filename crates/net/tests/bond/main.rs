@@ -190,7 +190,7 @@ fn small() -> Sending {
     Sending { stream_window: 128 * 1024, memory: 1 << 20, ..Sending::default() }
 }
 
-/// Says more than anybody wants to hear.
+/// Sends more than any peer reads.
 fn babble(mut stream: TcpStream) {
     while stream.write_all(&[7; 16 * 1024]).is_ok() {}
 }

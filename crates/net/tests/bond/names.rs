@@ -14,7 +14,7 @@ use super::hosts::with_hosts;
 const NAME: &str = "server.test";
 const BOTH: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-/// Addresses of this host, in the order in which the resolver gives them.
+/// Addresses of this host, in the resolver's order.
 fn addresses(count: u8) -> Vec<IpAddr> {
     (1..=count).map(|last| Ipv4Addr::new(127, 0, 0, last).into()).collect()
 }

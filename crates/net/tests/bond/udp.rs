@@ -91,7 +91,7 @@ fn datagrams_of_programs_reach_allowed_destinations_and_come_back() {
     association.send(0, &[9], 0, b"");
     association.send(0, &HERE, there.port(), b"last");
     assert_eq!(association.receive(), (there, b"last".to_vec()));
-    // A stranger to the association is not heard, even from the same host.
+    // Datagrams of a party outside of the association are ignored, even from the same host.
     let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     stranger.send_to(&[0, 0, 0, 1, 127, 0, 0, 1, 0, 9, 1], association.relay).unwrap();
     bond.client.wait(|report| report.datagrams_dropped == 3 && report.datagrams_received == 8);

@@ -119,7 +119,7 @@ fn who_floods_with_handshakes_drives_out_itself() {
         }
     };
     flood(&mut world, 0..20);
-    // A place among strangers is enough for one that is slow to say what it wants.
+    // A place among strangers is enough for a client that is slow to send its request.
     world.connect();
     other.exchange_with(&mut world);
     flood(&mut world, 20..40);

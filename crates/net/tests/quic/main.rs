@@ -282,7 +282,7 @@ fn a_connection_survives_a_new_source_address() {
         world.run(SECOND);
     }
 
-    // The source knows that it moved, and says so without waiting for an update.
+    // The source knows that it moved, and reports it without waiting for an update.
     world.client_addr = "10.3.3.3:5".parse().unwrap();
     world.client.local_address_changed(world.now);
     world.exchange();

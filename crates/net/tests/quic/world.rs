@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Lets `span` pass, stopping at every timeout on the way.
+    /// Lets `span` pass, with a stop at every timeout.
     pub(crate) fn run(&mut self, span: Duration) {
         let end = self.now + span;
         loop {
@@ -181,7 +181,7 @@ impl Another {
         std::mem::swap(&mut self.addr, &mut world.client_addr);
     }
 
-    /// Says what it has to say, and hears nothing.
+    /// Sends its packets, and receives nothing.
     pub(crate) fn speak(&mut self, world: &mut World) {
         let mut buf = Vec::new();
         while self.client.poll_transmit(world.now, &mut buf).is_some() {
@@ -189,7 +189,7 @@ impl Another {
         }
     }
 
-    /// Handshakes of several clients for which the answers of the server take so long.
+    /// Handshakes of several clients for which the server's answers take `delay`.
     pub(crate) fn connect_slowly(world: &mut World, clients: &mut [Self], delay: Duration) {
         clients.iter_mut().for_each(|client| client.speak(world));
         let (mut buf, mut answers) = (Vec::new(), Vec::new());

@@ -290,7 +290,7 @@ async fn a_browser_that_stops_reading_gets_the_newest_state_first() {
         browser.state_of("robot", "count").is_some_and(|shown| shown.state.starts_with(b"     300"))
     };
     browser.until("the last number", is_last).await;
-    // A law that hears no acks sends little: 3 s of 300 states are not in the socket.
+    // A law without acks sends little: 3 s of 300 states are not in the socket.
     let late = browser.datagrams - before;
     assert!(late < 100, "{late} messages before the newest state");
 }
