@@ -38,7 +38,7 @@ fn one_file_serves_a_monitor_and_a_source() {
     assert!(report["topics"].as_array().is_some_and(|topics| topics.len() == 2), "{report}");
     let mut topics = std::collections::BTreeSet::new();
     while topics.len() < 2 {
-        let line = states.recv_timeout(PATIENCE).expect("both topics come");
+        let line = states.recv_timeout(PATIENCE).expect("both topics arrive");
         let line: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(line["source"], "robot", "the command line wins");
         topics.insert(line["topic"].as_str().unwrap_or_default().to_owned());

@@ -88,7 +88,7 @@ fn a_source_waits_for_a_network_that_is_down() {
     }
     assert_eq!(done.status.code(), Some(1), "{said}");
     assert!(said.contains("no update was acknowledged") && said.contains("unreachable"), "{said}");
-    assert_eq!(said.matches("trying again").count(), 1, "it is told once: {said}");
+    assert_eq!(said.matches("trying again").count(), 1, "it is printed once: {said}");
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl Listening {
 fn path(to: &str, delay: &str) -> (Process, String) {
     let words = format!("emulate udp --listen 127.0.0.1:0 --to {to} --hop delay={delay}");
     let (process, said) = start(&mut freshline(&format!("{words} --reverse-hop delay={delay}")));
-    let line = said.recv_timeout(PATIENCE).expect("it says where it listens");
+    let line = said.recv_timeout(PATIENCE).expect("it prints its address");
     (process, line.split(" -> ").next().unwrap().to_owned())
 }
 
@@ -84,7 +84,7 @@ fn monitor(at: &str) -> (Listening, Receiver<String>) {
 /// The next state whose age is known.
 fn next(states: &Receiver<String>) -> Value {
     loop {
-        let line = states.recv_timeout(PATIENCE).expect("a state comes");
+        let line = states.recv_timeout(PATIENCE).expect("a state arrives");
         let state: Value = serde_json::from_str(&line).unwrap();
         if state["age_ms"].is_number() {
             return state;

@@ -25,7 +25,7 @@ impl Monitor {
         let mut process = monitor.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let line = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("udp://")));
-        let line = line.expect("it says where it listens").unwrap();
+        let line = line.expect("it prints its address").unwrap();
         let (_, address) = line.split_once("udp://").unwrap();
         let address = address.split(';').next().unwrap().trim().to_owned();
         // Its pipe must not fill up, nor be closed.

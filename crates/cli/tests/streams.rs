@@ -38,7 +38,7 @@ fn monitor(flags: &str) -> (Process, String) {
     let said = lines(child.stderr.take().unwrap());
     let monitor = Process(child);
     loop {
-        let line = said.recv_timeout(PATIENCE).expect("it says where it listens");
+        let line = said.recv_timeout(PATIENCE).expect("it prints its address");
         if let Some(url) = line.strip_prefix("listening at ") {
             let url = url.split(';').next().unwrap().to_owned();
             // The rest of its output is read, so that it never blocks on a full pipe.

@@ -143,7 +143,7 @@ fn a_topic_that_ends_or_fails_does_not_end_the_others() {
 /// The next line of which this holds.
 fn line_with(lines: &Receiver<String>, is_it: impl Fn(&Value) -> bool) -> Value {
     loop {
-        let line = lines.recv_timeout(PATIENCE).expect("it comes");
+        let line = lines.recv_timeout(PATIENCE).expect("it arrives");
         let line: Value = serde_json::from_str(&line).unwrap();
         if is_it(&line) {
             return line;
@@ -257,7 +257,7 @@ fn an_urgent_state_does_not_wait_for_the_laws_next_time() {
     let mut stdin = source.stdin.take().unwrap();
     let _source = Process(source);
     let next = || {
-        let line = states.recv_timeout(PATIENCE).expect("a state comes");
+        let line = states.recv_timeout(PATIENCE).expect("a state arrives");
         serde_json::from_str::<Value>(&line).unwrap()["topic"].as_str().map(str::to_owned)
     };
     // The opening may leave twice, and brings no state.

@@ -275,7 +275,7 @@ fn acks_ride_on_the_states_that_answer_them() {
         world.back.datagrams
     );
     // Both laws get the round trip of their updates as before, without the delay of acks.
-    let trip = |source: &Source| source.counters().rtt_mean().expect("acks come").as_millis_f64();
+    let trip = |source: &Source| source.counters().rtt_mean().expect("acks arrive").as_millis_f64();
     let key = world.listener.return_sources().next().expect("there is one");
     let back = world.listener.return_source(key).expect("it is open");
     for rtt in [trip(world.dialer.source()), trip(back)] {

@@ -355,7 +355,7 @@ impl World {
         self.seen.uncertainty.1 += stated.uncertainty;
         let known = &mut self.known[usize::from(topic)];
         known.newest = Some(generated_at);
-        assert!(!known.is_stale, "that it is fresh again is told first");
+        assert!(!known.is_stale, "a topic is first reported fresh again");
     }
 
     fn on_alarm(&mut self, alarm: &Alarm) {

@@ -12,7 +12,7 @@ fn gaps(dial: Span) -> Vec<(Span, Span)> {
     let mut source =
         Source::new(SourceParams::default(), Secret::new([7; 16]), law, Time::ZERO).unwrap();
     source.handle_transport(Time::ZERO, PathId::FIRST, TransportState::Connecting);
-    assert_eq!(source.poll_timeout(), None, "the handshake says how it goes on");
+    assert_eq!(source.poll_timeout(), None, "it waits for the handshake");
     let (mut now, mut asked_at) = (Time::ZERO, Time::ZERO);
     let mut gap = || {
         now += dial;

@@ -44,7 +44,7 @@ fn an_outage_before_the_opening_does_not_lengthen_the_wait_after_it() {
     for longest_ms in [250, 500, 1_000, 2_000, 2_500] {
         let (now, event) = next_update(&mut source, &mut time, Some(met));
         assert_eq!(event, Some(SourceEvent::Challenged));
-        let wait = source.poll_timeout().expect("it goes on trying").since(now);
+        let wait = source.poll_timeout().expect("it keeps trying").since(now);
         assert!(wait <= Span::from_millis(longest_ms), "{wait}");
         assert!(wait >= Span::from_millis(longest_ms * 4 / 5), "{wait}");
         assert_eq!(next_update(&mut source, &mut time, Some(met)).1, Some(SourceEvent::Opened));

@@ -241,7 +241,7 @@ fn a_state_that_does_not_change_is_sent_once_a_second_and_a_change_within_a_roun
         assert_eq!(world.source.counters().opened, 1, "{name}: it has stayed open");
         let mut news = world.news.iter().skip(1);
         for change in [at(60.0), at(60.5)] {
-            let took = news.next().expect("it came").since(change);
+            let took = news.next().expect("it arrived").since(change);
             assert!(took <= Span::from_millis(40), "{name}: {took} after the change");
         }
     }
@@ -259,7 +259,7 @@ fn a_change_that_is_lost_is_repeated_until_it_is_acknowledged() {
         // Until the first round trip is over as well.
         let first = world.sent_between(at(30.0), at(30.02));
         assert!(name != "fixed" || first >= 39, "{name}: {first} updates in a round trip");
-        let took = world.news.get(1).expect("it came").since(at(30.3));
+        let took = world.news.get(1).expect("it arrived").since(at(30.3));
         // Tenth tries again after times that grow with the silence.
         let longest = if name == "tenth" { 300 } else { 100 };
         assert!(took <= Span::from_millis(longest), "{name}: {took} after the outage");

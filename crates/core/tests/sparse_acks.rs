@@ -166,7 +166,7 @@ fn with_fewer_acks_the_source_knows_more_and_the_monitor_is_as_fresh() {
     assert!(every.age() < sparse.age() + Span::from_millis(1), "{}", every.age());
     assert_eq!(every.source.counters().ack_requests, every.source.counters().sent);
     assert!(sparse.source.counters().ack_requests * 3 < sparse.source.counters().sent);
-    let known = |world: &World| world.source.age().summary(world.now).expect("acks came").mean;
+    let known = |world: &World| world.source.age().summary(world.now).expect("acks arrived").mean;
     assert!(known(&sparse) < Span::from_millis(60), "{}", known(&sparse));
     assert!(known(&every) > Span::from_secs(1), "{}", known(&every));
 }

@@ -172,7 +172,7 @@ impl World {
                     }
                     MonitorEvent::Topic { source, topic } => {
                         let record = self.monitor.record(source).expect("it is open");
-                        let record = record.topic(topic).expect("it has come");
+                        let record = record.topic(topic).expect("it has arrived");
                         let payload = record.payload().expect("it has a state");
                         let known = &mut self.known[usize::from(topic)];
                         known.on_delivered(self.now, payload, record.generated_at());

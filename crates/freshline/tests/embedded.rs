@@ -18,7 +18,7 @@ fn monitor() -> Monitor {
 }
 
 fn next(states: &Subscription) -> State {
-    states.next_within(PATIENCE).expect("a state comes in time")
+    states.next_within(PATIENCE).expect("a state arrives in time")
 }
 
 /// Whether a descriptor becomes readable in time.

@@ -70,7 +70,7 @@ fn states_are_handed_out_with_their_ages_in_virtual_time() -> Outcome {
     pose.put(b"x=1")?;
     let has_come = sim.run_until_done(ms(1), secs(1), || monitor.latest("robot-7/pose").is_some());
     assert!(has_come);
-    let state = states.try_next().expect("it has come");
+    let state = states.try_next().expect("it has arrived");
     assert_eq!(state.text(), Some("x=1"));
     // A challenge, the opening with its cookie and its ack take two round trips.
     let came_at = sim.now();
@@ -505,7 +505,7 @@ fn commands_go_the_other_way() -> Outcome {
         assert!(given.is_ok() || now > secs(10), "until the monitor is closed below");
     });
     sim.run_for(secs(10));
-    let latest = robot.latest("monitor/cmd").expect("it has come");
+    let latest = robot.latest("monitor/cmd").expect("it has arrived");
     assert!(latest.age().expect("it is known") < ms(200));
     let age = sim.report().age_at("robot-7", "monitor/cmd")?;
     assert!(age.mean < ms(150), "{age:?}");

@@ -136,8 +136,8 @@ fn who_look_at_once_both_find_the_channel_idle_and_collide() {
 }
 
 proptest! {
-    /// Nodes on a line, with any of them in each other's reach, in units of symbols: many events
-    /// are simultaneous.
+    /// Nodes with random links; sendings begin at multiples of four symbols (64 µs), so that many
+    /// events are simultaneous.
     #[test]
     fn nobody_gains_by_its_number(
         links in prop::collection::btree_set((0usize..6, 0usize..6), 1..15),

@@ -192,7 +192,7 @@ fn a_slow_path_that_holds_the_window_is_helped_out_and_penalised() {
         measured(&[&NARROW[..], &[&handler]].concat())
     });
     for metrics in [&with, &without] {
-        assert!(value(metrics, "window_blocked", "mptcp") > 100.0, "the window is in the way");
+        assert!(value(metrics, "window_blocked", "mptcp") > 100.0, "the window blocks the stream");
     }
     for name in ["opportunistic", "penalties"] {
         assert!(value(&with, name, "mptcp") > 10.0, "{name}");

@@ -62,7 +62,7 @@ fn a_number_is_a_multiple_of_the_other_row_in_the_same_run() {
             let age = all.iter().find(|one| one.name == "age_mean" && one.of == "updates");
             age.unwrap().metric().value
         };
-        // The n-th run follows from the means over the first n runs.
+        // The n-th run's value follows from the means over the first n runs.
         let means: Vec<f64> = (0..6).map(of_run).collect();
         let before = |n: usize| if n == 0 { 0.0 } else { means[n - 1] * n as f64 };
         (0..6).map(|n| means[n] * (n + 1) as f64 - before(n)).collect()

@@ -77,7 +77,7 @@ fn what_lies_beyond_holes_is_told_with_the_newest_first() {
     let mut told = Vec::new();
     for n in [2, 4, 6, 8, 5] {
         receiver.on_segment(at(n), &data(at(n), n));
-        let ack = receiver.poll_transmit(at(n)).expect("a hole is told of at once");
+        let ack = receiver.poll_transmit(at(n)).expect("a hole is reported at once");
         assert_eq!(ack.ack, 0);
         told = ack.sack.as_slice().to_vec();
     }

@@ -20,7 +20,7 @@ struct Family {
     /// Updates/s that a source can get through without crowding others out: by the sizes on the wire
     /// and the rates of the links; in the cell by sources that send too much.
     carries: f64,
-    /// The fraction of the path's rate that the knob reaches, and a rate below that.
+    /// The fraction of `carries` that the knob reaches, and a rate below that.
     reaches: f64,
     stated: f64,
     /// How far from the stated rate it ends: jitter that parts updates looks like a queue.

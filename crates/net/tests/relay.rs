@@ -257,7 +257,7 @@ fn a_monitor_that_is_restarted_gets_the_newest_state_again_though_the_source_has
             let (sender, states) = channel();
             let monitor = start_monitor(at, States(sender));
             loop {
-                let (bytes, age) = states.recv_timeout(PATIENCE).expect("the state comes");
+                let (bytes, age) = states.recv_timeout(PATIENCE).expect("the state arrives");
                 assert!(bytes == state, "{} bytes", bytes.len());
                 let Some(age) = age else { continue };
                 // It counts from the generation, through outages and restarts.
@@ -335,7 +335,7 @@ fn a_destination_that_is_away_does_not_disturb_the_other_one() {
     };
     wait_until("three sessions there", || are_open() == [(3, 0), (3, 3)]);
     for _ in 0..100 {
-        states.recv_timeout(PATIENCE).expect("states come");
+        states.recv_timeout(PATIENCE).expect("states arrive");
     }
     let metrics = metrics(&relay);
     let labels = format!("{{destination=\"{}\",source=\"second\"}}", there.address);

@@ -90,7 +90,7 @@ fn fewer_acks_come_back_and_the_monitor_is_as_fresh() {
     assert!(answers(&every) * 2 > every.monitor.fresh, "{:?}", every.reverse);
     assert!(answers(&sparse) <= sparse.source.ack_requests + 2, "{:?}", sparse.reverse);
     // Where each update asks, no more are in transit than acks allow, so that none queue for seconds.
-    let known = |seen: &Seen| seen.source.age_mean_ms.expect("acks came");
+    let known = |seen: &Seen| seen.source.age_mean_ms.expect("acks arrived");
     assert!(known(&sparse) < 1.1 * known(&every), "{} {}", known(&sparse), known(&every));
     let age = |seen: &Seen| seen.monitor.age_mean_ms.expect("the offset is known");
     assert!(age(&sparse) < 1.1 * age(&every), "{} {}", age(&sparse), age(&every));

@@ -112,8 +112,8 @@ fn no_name_and_no_address_of_its_own_leads_into_the_servers_host() {
     };
     assert_eq!(status("inside.test"), "403");
     assert_eq!(status("93.184.216.35"), "403");
-    // The client has no route to the public address; once the name means the host itself, it is
-    // closed.
+    // There is no route to the public address here; once the name means the host itself, it is
+    // forbidden.
     assert_eq!(status("rebind.test"), "502");
     assert_eq!(status("rebind.test"), "403");
 }

@@ -202,7 +202,7 @@ fn one_pin_that_resists_does_not_keep_the_others() {
     }
     let _alone = alone();
     let cgroup = TestCgroup::new();
-    // Separate pins, since all controls are ended.
+    // Separate pins, since `detach` ends all attachments.
     let script = format!(
         "mount -t bpf none /sys/fs/bpf && {FRESHLINE} receiver attach --cgroup {} && \
          mkdir -p /sys/fs/bpf/freshline/receiver-1/control && {FRESHLINE} receiver detach",

@@ -335,7 +335,7 @@ impl World {
     }
 
     pub(crate) fn ages(&self) -> AgeSummary {
-        self.age.summary(self.now).expect("poses have come")
+        self.age.summary(self.now).expect("poses have arrived")
     }
 }
 

@@ -206,7 +206,7 @@ fn a_monitor_that_is_not_there_is_reported_after_the_connect_timeout() {
     assert_eq!(world.client.poll_event(), None);
     world.run(Duration::from_millis(200));
     assert_eq!(world.lost(), LostReason::NoAnswer);
-    assert_eq!(world.client.poll_timeout(), None, "it rests until it is told to redial");
+    assert_eq!(world.client.poll_timeout(), None, "it is idle until redial()");
 
     world.up = true;
     world.client.redial(world.now);
