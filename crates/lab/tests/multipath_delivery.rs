@@ -91,7 +91,7 @@ proptest! {
             }
             let first = air.first_key_value().map(|((at, _), _)| *at);
             let next = Time::earliest([first, sender.poll_timeout(), receiver.poll_timeout()]);
-            now = next.expect("something is still in flight").max(now);
+            now = next.expect("an event is pending").max(now);
             prop_assert!(now < Time::ZERO + Span::from_secs(3_600), "an hour, and no end");
             sender.handle_timeout(now);
             receiver.handle_timeout(now);
