@@ -1,5 +1,6 @@
 //! A monitor under attack by hostile hosts: the service for an honest source and newcomers
 //! meanwhile, and its cost.
+//!
 //! The monitor, its sources and the attackers are in a network namespace of their own. A short run
 //! of each attack tests the service, without limits on times. The table of docs/performance.md is
 //! printed by
@@ -7,10 +8,10 @@
 //! ```sh
 //! cargo test --release -p freshline-cli --test siege -- --ignored --nocapture
 //! ```
+//!
 //! With `SIEGE=half-open`, only the rows without an attack and the rows with this text in their
 //! name run. With `SIEGE_FIFO=1`, the monitor and its sources run with real-time priority
 //! (SCHED_FIFO), so that neither other programs on the machine nor the generators delay them.
-//! on the machine nor the generators delay them.
 
 mod attacks;
 #[allow(dead_code)]

@@ -69,7 +69,6 @@ fn control_stays_until_detached_and_then_nothing_is_left() {
         assert_eq!((&status["pinned"], &status["threshold"]), (&true.into(), &0.5.into()));
         // The packets that A sends for a download are mere acks, except for its opening and closing
         // packets.
-        // close it.
         let flows = status["flows"].as_array().unwrap().iter();
         let bands: Vec<_> = flows
             .filter(|flow| flow["packets"].as_u64().unwrap() > 2)
