@@ -1,4 +1,4 @@
-"""What Python adds: to a run of the lab, from `put` to a monitor's callback, by a law, and to read a table.
+"""The overhead of Python: for a run of the lab, from `put` to a monitor's callback, of a law, and for reading a table.
 
     cd crates/py && python benchmarks/overhead.py --law --table --lab "../../target/release/freshline lab" \
         --put "cargo bench -q -p freshline --bench put"

@@ -1,4 +1,4 @@
-"""The time of a local sweep of 10,000 short runs on two cores, over the ideal: half of what one thread needs for them.
+"""The time of a local sweep of 10,000 short runs on two cores, relative to the ideal: half of the time of one thread.
 
 cd crates/py && python benchmarks/sweep.py
 """

@@ -1,4 +1,4 @@
-"""Both directions in one event loop: a robot sends its pose and receives speeds, of which none may be older than 200 ms.
+"""Both directions in one event loop: a robot sends its pose, and receives speeds that must not be older than 200 ms.
 
 python commands_asyncio.py [SECONDS]
 """
@@ -38,7 +38,7 @@ async def drive(robot: freshline.Source) -> None:
 
 
 async def stop(robot: freshline.Source) -> None:
-    """Returns when no command is young enough."""
+    """Returns when all commands are too old."""
     async for event in robot.received_events:
         if event.kind == "stale":
             print(f"robot: stops, no {event.source}/{event.topic} is younger than {event.max_age} s")

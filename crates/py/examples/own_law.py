@@ -1,4 +1,4 @@
-"""A law of one's own in the lab, compared with those of Freshline over a cellular path.
+"""A custom law in the lab, compared with those of Freshline over a cellular path.
 
 python own_law.py [RUNS]
 """

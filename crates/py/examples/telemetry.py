@@ -1,4 +1,4 @@
-"""A robot puts its pose at 200/s, and a monitor prints how old it is.
+"""A robot puts its pose at 200/s, and a monitor prints the age of the pose.
 
 python telemetry.py [SECONDS]
 """

@@ -156,7 +156,7 @@ def test_tasks_that_are_cancelled_at_any_moment_lose_no_record(seed: int) -> Non
                     if dice.random() < 0.7:
                         task.cancel()
                     else:
-                        # Timed out at the moment at which it may just be done.
+                        # The timeout falls at the moment at which it may just be done.
                         asyncio.get_running_loop().call_later(dice.random() / 1000, task.cancel)
                 await asyncio.gather(*tasks, return_exceptions=True)
             pushing.join()
@@ -333,7 +333,7 @@ def test_a_loop_that_ends_while_a_task_waits_leaves_nothing() -> None:
 
         for _ in range(5):
             run(main())
-        # Also one that never ran its tasks to their end.
+        # Also a loop that never ran its tasks to their end.
         loop = asyncio.new_event_loop()
         task = loop.create_task(states.recv())
         loop.run_until_complete(asyncio.sleep(0.01))
@@ -356,7 +356,7 @@ def test_nothing_is_left_after_many_loops() -> None:
                 task.cancel()
             source.topic("log").push("x")
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            # Else the source waits for that at its end.
+            # Otherwise the source waits for that at its end.
             [task.result().done() for task in done]
             for task in tasks:
                 task.cancel()

@@ -1,4 +1,4 @@
-"""Examples: each runs for a short time and prints what it promises."""
+"""Examples: each runs for a short time and prints the promised output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def run(name: str, *arguments: str) -> str:
-    """Runs an example to its end, and returns what it printed."""
+    """Runs an example to its end, and returns its output."""
     package = str(Path(freshline.__file__).parents[1])
     paths = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(

@@ -86,7 +86,7 @@ def test_lazy_in_python_is_the_labs_own_on_other_paths(name: str) -> None:
 
 
 def test_lazy_in_python_is_nearly_the_labs_own_with_outages() -> None:
-    # The lab's own probes again after a silence with a timeout, and this one does not.
+    # The lab's own law probes again after a silence, by a timeout; this one does not.
     compare("fresher/outages", {"flow.source.updates.law": "lazy"}, 2, 0.01)
 
 
@@ -119,7 +119,7 @@ def test_a_function_or_a_partial_makes_laws_too() -> None:
 
 
 class Periodic(Law):
-    """An update each 100 ms, by the time and not by a rate."""
+    """An update every 100 ms, by the time and not by a rate."""
 
     def __init__(self) -> None:
         self.sent: list[float] = []

@@ -994,7 +994,7 @@ def test_a_child_by_fork_leaves_the_parents_sources_alone(ends: str) -> None:
 
 
 def iterations(seconds: float) -> int:
-    """How many turns of a loop in Python this thread makes meanwhile."""
+    """The number of iterations of a loop in Python that this thread makes meanwhile."""
     count, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
         count += 1
@@ -1034,7 +1034,7 @@ def test_the_network_goes_on_while_python_holds_the_lock() -> None:
             # One call that never releases the lock, for some 0.2 s.
             sum(range(10_000_000))
             ages.append(float(line_of(process)))
-        # The source is acknowledged meanwhile: else its age would be that of the whole computation.
+        # The source is acknowledged meanwhile: otherwise its age would be that of the whole computation.
         assert min(ages) < 0.2, ages
 
 

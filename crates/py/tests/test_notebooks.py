@@ -15,7 +15,7 @@ nbformat = pytest.importorskip("nbformat", reason="needs nbformat")
 import freshline  # noqa: E402
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
-# What a notebook imports besides matplotlib and Polars.
+# The imports of notebooks other than matplotlib and Polars.
 NEEDS = {"sweep-on-ray": ["pyarrow", "duckdb", "ray"]}
 TIMEOUT = 300
 """Seconds that a cell may take."""
@@ -31,7 +31,7 @@ def read(path: Path) -> Any:
 
 @pytest.fixture
 def short_folder() -> Iterator[str]:
-    """For temporary files. Its path is short: Ray has sockets in it, whose paths may have 107 bytes."""
+    """A folder for temporary files. Its path is short: Ray has sockets in it, whose paths are limited to 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="nb-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         yield folder
 

@@ -1,5 +1,5 @@
-"""The programs of the tutorials and how-to guides run: with shorter loops, addresses of the loopback, and stand-ins for
-software and hardware that is not here."""
+"""The programs of the tutorials and how-to guides run: with shorter loops, addresses of the loopback, and replacements
+for missing software and hardware."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def free_port() -> int:
 
 @contextmanager
 def with_modules(folder: Path, modules: Mapping[str, str]) -> Iterator[None]:
-    """Programs started inside find these modules, which stand in for packages that are not installed."""
+    """Programs started inside find these modules, which replace packages that are not installed."""
     for name, text in modules.items():
         file = folder / f"{name.replace('.', '/')}.py"
         file.parent.mkdir(parents=True, exist_ok=True)

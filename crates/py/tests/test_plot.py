@@ -1,4 +1,4 @@
-"""Figures: what the axes show, in numbers that follow by hand."""
+"""Figures: the contents of the axes, in numbers that can be checked by hand."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Scenarios as dataclasses: what they write, what they read, and that they know every key of the lab."""
+"""Scenarios as dataclasses: writing, reading, and completeness, with every key of the lab."""
 
 import inspect
 import re

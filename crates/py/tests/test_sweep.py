@@ -195,7 +195,7 @@ def background_threads() -> list[threading.Thread]:
 def test_the_background_thread_ends_after_control_c(
     failing: bool, scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a batch of several chunks, and while the failed combination of a chunk is looked for."""
+    """In a batch of several chunks, and during the search for the failed combination of a chunk."""
     small(monkeypatch, runs=12)  # runs of two combinations
     out = tmp_path / "out"
     _sweep.sweep(scenario, GRID, 1, directory=out, chunk_seconds=1, progress=False)
@@ -586,7 +586,7 @@ def test_bad_keys_are_found_before_a_run(
         ({"seed": [1]}, 1, "argument `seeds`"),
         ({"value": [1]}, 1, "column of the results"),
         ([], 1, "no combinations"),
-        ({}, 0, "there are none"),
+        ({}, 0, "empty"),
         ({}, [1, 1], "appears twice"),
         ({}, [-1], "not an integer"),
         ({}, "5", "give a number"),

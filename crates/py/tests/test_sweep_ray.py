@@ -1,4 +1,4 @@
-"""A sweep on a Ray cluster of three nodes on this machine, of which one is lost on the way."""
+"""A sweep on a Ray cluster of three nodes on this machine, one of which is lost during the sweep."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def rows_of(sweep: _sweep.Sweep) -> list[tuple[object, ...]]:
 def noting(starts: str) -> Callable[[str, Plan], _sweep.Summary]:
     """The task, which first notes the chunk, the node and the process in the folder `starts`.
 
-    On the node that is to be lost, it stops there, so that the node is lost in the middle of it.
+    On the node that is to be lost, it stops there, so that the node is lost during a chunk.
     """
 
     def work(directory: str, planned: Plan) -> _sweep.Summary:

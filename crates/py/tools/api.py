@@ -206,7 +206,7 @@ def path_of(value: type) -> str:
 
 
 def constructor(value: type) -> Function | None:
-    """What makes an object, of the class or of its nearest base in this package."""
+    """The constructor of the class, or of its nearest base in this package."""
     found = None
     for _, node in declared(value):
         if isinstance(node, ast.FunctionDef) and node.name in ("__new__", "__init__"):

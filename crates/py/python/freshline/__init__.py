@@ -8,8 +8,8 @@
     for state in monitor.subscribe("robot-7/*"):
         print(state.name, state.json(), state.age)
 
-`Source` and `Monitor` are threads of the network; `subscribe` gives states to a loop, to a task of asyncio, or to a
-function. `freshline.lab` runs scenarios in virtual time, `freshline.plot` draws what they measured, and
+`Source` and `Monitor` run network threads; `subscribe` delivers states to a loop, to a task of asyncio, or to a
+function. `freshline.lab` runs scenarios in virtual time, `freshline.plot` draws their measurements, and
 `freshline.sweep` runs many of them on all processors, on Ray or on Slurm.
 """
 

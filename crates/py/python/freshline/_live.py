@@ -66,14 +66,14 @@ class Listener:
                     self._callback(state)
                 except Exception:
                     threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self._thread)))
-                # A record is acknowledged when nothing holds it any more.
+                # A record is acknowledged when it is no longer referenced.
                 del state
         finally:
             # Also if the function ended this thread, by SystemExit.
             self.subscription.close()
 
     def close(self) -> None:
-        """Ends it, and waits for the function to return, unless the function itself closes it."""
+        """Stops the calls, and waits for the function to return, unless the function itself calls `close`."""
         self.subscription.close()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -86,7 +86,7 @@ class Listener:
 
 
 class _Endpoint:
-    """What sources and monitors have in common."""
+    """The common part of sources and monitors."""
 
     if TYPE_CHECKING:
 
@@ -178,7 +178,7 @@ class Source(_Endpoint, _native.Source):
 
     @property
     def received_events(self) -> Events:
-        """Events of what it receives, such as that all states of a topic are too old."""
+        """Events of the received topics, such as that all states of a topic are too old."""
         return Events(self, received=True)
 
     async def afinish(self, patience: Seconds) -> Report | None:

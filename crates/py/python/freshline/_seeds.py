@@ -23,7 +23,7 @@ def listed(seeds: int | Iterable[int], maximum: int = MAX_SEED) -> list[int]:
     else:
         raise ValueError(f"seeds: give a number, a range or a list, not {seeds!r}")
     if not found:
-        raise ValueError("seeds: there are none; give at least one")
+        raise ValueError("seeds: empty; give at least one")
     seen: set[int] = set()
     for seed in found:
         if seed in seen:

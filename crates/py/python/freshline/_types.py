@@ -29,7 +29,7 @@ AnyLaw: TypeAlias = str | Mapping[str, Any]
 Path: TypeAlias = str | os.PathLike[str]
 """The path of a file or folder."""
 Laws: TypeAlias = dict[str, Callable[[], object]]
-"""By the names of flows, what makes the law of a source."""
+"""By the names of flows, the functions that make the laws of their sources."""
 Progress: TypeAlias = Callable[[int], object]
 """Called with the number of runs that are done."""
 Awaited: TypeAlias = "Union[Subscription, Events, Source, Monitor]"

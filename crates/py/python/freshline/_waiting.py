@@ -31,8 +31,8 @@ class _Loop:
                 future.set_result(None)
 
 
-# By the event loop, which holds its own as long as it reads the descriptor. A reference from here would be one to the
-# event loop itself, through the futures of tasks that never ended.
+# By event loop. The loop holds its own entry as long as it reads the descriptor. A reference from here would keep the
+# event loop alive, through the futures of tasks that never ended.
 _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, ref[_Loop]] = WeakKeyDictionary()
 
 

@@ -40,9 +40,9 @@ class Law:
 
         freshline.lab.run("wifi-sources", laws={"source": OnePerRoundTrip})
 
-    An update leaves a period (1 / `rate`) after the one before, with the rate that was in force when that one left. The
-    first one leaves at once; while `rate` is None, the next one waits for the first rate. A law may have these methods,
-    and needs none; times are in s of virtual time:
+    An update leaves a period (1 / `rate`) after the previous one, with the rate at the time when that one left. The
+    first one leaves at once; without a rate (None), the next one waits for the first rate. All of these methods are
+    optional; times are in s of virtual time:
 
     - `restart(now)`: a session was opened; forget the path.
     - `on_sent(now, seq)`: an update left.
@@ -50,7 +50,7 @@ class Law:
     - `next_update()`: when the next update should leave, in place of the period; None while the law waits.
     - `next_timeout()`: when to call `on_timeout(now)`, or None.
 
-    They are asked for after each of the other calls. Rates are kept between 0.5 and 10,000 updates per second.
+    The lab calls the last two after each of the other calls. Rates are kept between 0.5 and 10,000 updates per second.
 
     A law must not use randomness of its own, such as `random.random()`: the function that makes it gets no seed, and
     the results would depend on the order of the threads.
@@ -60,7 +60,7 @@ class Law:
     """Updates per second; None until it is known."""
 
     if TYPE_CHECKING:
-        # The lab looks which of them there are: at run time a law has none by itself.
+        # The lab checks which methods exist: at run time this class defines none.
         def restart(self, now: float) -> None: ...
         def on_sent(self, now: float, seq: int) -> None: ...
         def on_ack(self, now: float, ack: Ack) -> None: ...
@@ -132,15 +132,15 @@ class Result:
         ages: bool = True,
         packets: bool = True,
     ) -> Recording:
-        """Runs one run again and records it, warm-up included: series with a line per `every` (None: none), ages, packets.
+        """Repeats and records one run with its warm-up: series with a line per `every` (None: no series), ages, packets.
 
-        `point` is the place among `points`, and `row` that of the run among the runs of a point.
+        `point` is the index in `points`, and `row` the index of the run at that point.
         """
         seed, run = self._run(row)
         return self._prepared.record(point, seed, run, self._laws, every, ages, packets)
 
     def capture(self, *carriers: str, point: int = 0, row: int = 0) -> bytes:
-        """Runs one run again, and returns a packet capture (pcap) of what leaves LINK, LINK/reverse or CELL.
+        """Repeats one run, and returns a packet capture (pcap) of the packets that leave LINK, LINK/reverse or CELL.
 
         `freshline.age` measures it, and tcpdump and Wireshark read it; updates are those of a session over udp://.
         """
@@ -241,8 +241,8 @@ def reproduce(
 ) -> Table:
     """Runs a scenario that reproduces a figure of a paper: the paper's numbers next to ours, with verdicts.
 
-    With `null`, each new law is replaced by its baseline: a claim that still holds shows nothing. With `full`, runs and
-    durations are those of the paper.
+    With `null`, each new law is replaced by its baseline: a claim that still holds proves nothing. With `full`, runs
+    and durations are those of the paper.
     """
     table = _reproduce(os.fspath(name), plain_dict(set or {}), null=null, full=full)
     if not len(table):

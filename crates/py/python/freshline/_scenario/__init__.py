@@ -1,7 +1,7 @@
 """Scenarios of the lab as dataclasses: the tables and keys of a scenario file, with completion.
 
 `docs/lab.md` describes every key. Times, rates and sizes are text with a unit, as in the file: `"20ms"`, `"5mbit"`,
-`"700/s"`, `"100B"`, `"100p"` (packets). A field that is None is left out, and the lab's default applies.
+`"700/s"`, `"100B"`, `"100p"` (packets). A field with None is left out, and the lab's default applies.
 """
 
 from .cells import Cell, CellChange, Place, Propagation, Protection, Radio, Rules, Station

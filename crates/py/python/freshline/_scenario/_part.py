@@ -1,7 +1,7 @@
 """The base of all parts of a scenario: a dataclass that is written as a table, and read from one.
 
-A field that is None is left out of the table. A field whose key differs from its name has the key in its metadata
-(see `key`). A value that can be one of several classes, such as a queue, is told apart by the tag of the class.
+A field with None is left out of the table. A field whose key differs from its name has the key in its metadata
+(see `key`). If a value can be one of several classes, such as a queue, the tag of the class identifies it.
 """
 
 import difflib
@@ -26,7 +26,7 @@ class Part:
 
     __slots__ = ()
 
-    # The key and the value that tell this class from the others that can take its place; None if there are none.
+    # The key and the value that identify this class among its alternatives; None without alternatives.
     TAG: ClassVar[tuple[str, str] | None] = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,6 +148,6 @@ def _place(where: str, name: str) -> str:
 
 
 def _place_in_list(where: str, number: int, value: Any) -> str:
-    """As `--set` writes it: by name, where there is one."""
+    """A key as `--set` writes it: with names instead of indices where possible."""
     name = value.get("name") if isinstance(value, Mapping) else None
     return f"{where}.{name}" if isinstance(name, str) else f"{where}[{number}]"

@@ -9,7 +9,7 @@ from .queues import Queue
 
 @dataclass(slots=True, kw_only=True)
 class Propagation(Part):
-    """How signals fade, and from which strength on a frame is received."""
+    """How signals fade, and the minimum strength at which a frame is received."""
 
     power_dbm: float | None = None
     """The transmission power of all stations, in dBm. Default: 16.02."""
@@ -24,7 +24,7 @@ class Propagation(Part):
     noise_figure_db: float | None = None
     """The noise of the receiver above thermal noise, in dB. Default: 7."""
     capture_db: float | None = None
-    """A frame this many dB above those that collide with it is received. Default: 5."""
+    """A frame is received if it is this many dB above the colliding frames. Default: 5."""
 
 
 @dataclass(slots=True, kw_only=True)

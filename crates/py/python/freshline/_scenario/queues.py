@@ -137,7 +137,7 @@ class Ifil(Part):
     limit: str | None = None
     """The maximum number of flows with a queued update, 1 to 262144. Default: 2000 packets."""
     isolate: Literal["host", "flow"] | None = None
-    """What takes turns: source hosts, or flows. Default: `"host"`."""
+    """The units that are served in turn: source hosts, or flows. Default: `"host"`."""
     hold: Hold | None = None
     """When to hold an update. Default: an update leaves as soon as the link is free."""
 

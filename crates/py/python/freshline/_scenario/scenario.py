@@ -34,11 +34,11 @@ class Scenario(Part):
     """
 
     title: str = field(kw_only=False)
-    """What it shows, in one line."""
+    """The purpose of the scenario, in one line."""
     duration: str
     """The length of a run: `"60s"`."""
     warm_up: str | None = None
-    """The time at the start of a run that does not count. Default: 0 s."""
+    """The time at the start of a run that is not measured. Default: 0 s."""
     runs: int | None = None
     """Independent runs, for confidence intervals, at least 1. Default: 1."""
     seed: int | None = None

@@ -86,7 +86,7 @@ class Updates(Part):
     """The size of an ack with its headers; with `"0B"` the monitor sends none, which `"fixed"` and `"poisson"` can do
     without. Default: that of our protocol."""
     sizes: Literal["constant", "exponential", "exponential-each-hop"] | None = None
-    """How the size of an update on the wire is drawn: always the same, once per update, or anew on each hop.
+    """How the size of an update on the wire is drawn: always the same, once per update, or again on each hop.
     Default: `"constant"`."""
     paths: list[list[str]] | None = None
     """The links of each of several paths, in place of the flow's `path`; at most 8 paths."""

@@ -15,7 +15,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 TICK_SECONDS = 0.1
-"""Longest time for which the main thread does not look at signals and at the progress bar."""
+"""Maximum time between two checks of signals and of the progress bar by the main thread."""
 
 
 class _End(Generic[Result]):

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, on any file system with an atomic rename; and a lock."""
+"""Files that appear complete or not at all, on any file system with an atomic rename; and a lock."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def _lock_file(path: Path) -> int | None:
-    """A descriptor of the lock file; None if there is none and it cannot be created."""
+    """A descriptor of the lock file; None if it does not exist and cannot be created."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:

@@ -35,7 +35,7 @@ def run_batch(
 
 
 def load() -> None:
-    """Import what `run_batch` needs, so that the first call takes no longer than others."""
+    """Import the modules that `run_batch` needs, so that the first call takes no longer than others."""
     from freshline import _native
 
     _ = _native.run_batch, pa.RecordBatchReader, pc.cast

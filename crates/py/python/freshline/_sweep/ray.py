@@ -26,9 +26,9 @@ from .summary import Summary
 RETRIES = 5
 """Number of times that Ray runs a chunk again after its node or its worker was lost."""
 CONNECT_SECONDS = 10.0
-"""Longest wait for the head of a cluster to accept a connection."""
+"""Maximum time for the head of a cluster to accept a connection."""
 POLL_SECONDS = 0.5
-"""Longest wait for a task between two looks at signals and at the size of the cluster."""
+"""Maximum time between two checks of signals and of the size of the cluster while waiting for a task."""
 
 
 def run(

@@ -163,7 +163,7 @@ class Sweep:
         return self
 
     def _give_up(self, end: float | None) -> None:
-        """Raise if waiting is of no use any more."""
+        """Raise if the missing chunks cannot arrive any more."""
         queued = slurm.is_queued(self.directory)
         failures = self.failures
         if queued is not True and failures and len(failures) == len(self._absent()):

@@ -1,4 +1,4 @@
-"""`sweep`: plan, run what is missing, and return the results."""
+"""`sweep`: plan, run the missing runs, and return the results."""
 
 from __future__ import annotations
 

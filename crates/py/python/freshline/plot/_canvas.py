@@ -45,7 +45,7 @@ _DRAWN: WeakKeyDictionary[Axes, int] = WeakKeyDictionary()
 
 
 def next_look(ax: Axes) -> Look:
-    """The look of the next line on these axes, other than those before."""
+    """The style of the next line on these axes, different from the previous ones."""
     number = _DRAWN.get(ax, 0)
     _DRAWN[ax] = number + 1
     return look(number)
@@ -60,7 +60,7 @@ def name_axes(ax: Axes, x: str, y: str) -> None:
 
 
 def show_legend(ax: Axes, loc: Place, columns: int = 1) -> None:
-    """A legend, where at least two things have a label: points first, then lines."""
+    """A legend, if at least two artists have a label: points first, then lines."""
     handles, labels = ax.get_legend_handles_labels()
     if len(handles) > 1:
         order = sorted(range(len(handles)), key=lambda each: not isinstance(handles[each], Container))

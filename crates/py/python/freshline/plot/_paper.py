@@ -88,7 +88,7 @@ def paper(
     """Draws a paper's numbers next to ours, one row per number: ours over the paper's, on a logarithmic axis.
 
     `table` is that of `lab.reproduce(NAME)`. The vertical line is the paper's number, or the bound that it prints
-    ("more than"); the band is what meets the claim. Ours has its 95 % interval, and a marker for its verdict:
+    ("more than"); numbers in the band meet the claim. Ours has its 95 % interval, and a marker for its verdict:
 
     - holds: a circle
     - undecided: a half-filled diamond
@@ -156,7 +156,7 @@ def _rows(table: Table) -> list[Row]:
 
 
 def _claim(expected: float, tolerance: float, base: float, at_least: float, at_most: float) -> tuple[float, float]:
-    """From where to where a number meets the claim; NaN without a claim."""
+    """The range of numbers that meet the claim; NaN without a claim."""
     lows, highs = [], []
     if np.isfinite(expected) and np.isfinite(tolerance):
         off = abs((expected - np.nan_to_num(base)) * tolerance)

@@ -195,7 +195,7 @@ def _draw_points(axes: Axes, name: str, x: Floats, line: Measured, up: Scale, *,
 
 
 def _bound(axes: Axes, heights: Floats) -> None:
-    """The axis of ages ends above what was measured; closed forms rise beyond it."""
+    """Ends the axis of ages above the measured ages; closed forms rise beyond it."""
     known = heights[np.isfinite(heights)]
     if not len(known):
         return

@@ -51,7 +51,7 @@ def process(ages: Ages, choice: Choice) -> tuple[str, Process]:
 def processes(ages: Ages, choice: Choice) -> dict[str, Process]:
     """All processes that a choice permits, by label; of a mapping from labels to ages, or of one table.
 
-    Raises ValueError if there is none.
+    Raises ValueError without a process.
     """
     if isinstance(ages, Mapping) and "received_s" not in ages:
         if not ages:
@@ -87,7 +87,7 @@ def _rows(ages: Table) -> _Rows:
 
 
 def _integers(table: Table, name: str) -> list[int | None]:
-    """A column of integers; unknown values are None."""
+    """A column of integers, with None for unknown values."""
     return [None if math.isnan(value) else int(value) for value in numbers(table, name).tolist()]
 
 
@@ -102,7 +102,7 @@ def _labelled(ages: Table, rows: _Rows, chosen: list[_Identity]) -> dict[str, Pr
 
 
 def _narrowed(known: list[_Identity], choice: Choice) -> list[_Identity]:
-    """The processes that a choice permits. Raises ValueError if there is none."""
+    """The processes that a choice permits. Raises ValueError without a process."""
     left = known
     if choice.flow is not None and any(each.flow for each in left):
         flows = [each.flow for each in left]

@@ -132,7 +132,7 @@ class Look:
 
 
 def look(number: int) -> Look:
-    """The look of the line with this number, from 0; 42 lines have different looks."""
+    """The style of the line with this number, from 0; 42 lines have different styles."""
     return Look(
         PALETTE[number % len(PALETTE)],
         _LINES[number % len(_LINES)],
