@@ -4,7 +4,7 @@
     tools/prose/count.py [--max RATE] [--worst N] [--only documents|comments|scenarios] [FILE ...]
 
 Without files it reads the documents (`*.md` at the root, in `docs/` and in `crates/`), the comments and the
-messages of Rust (in `crates/*/src`: `///`, `//!` and `//`, and string literals of four words or more), and the
+messages of Rust (`///`, `//!` and `//`, and string literals of four words or more), and the
 titles and descriptions of scenarios. It prints one line per file (count, words, count per 1,000 words) and the
 lines with most findings. With `--max` it exits with 1 if the rate of the total, or of a file of more than 300
 words, is above RATE. Files in `tools/prose/allow.txt` are counted, but do not fail and are not part of the
@@ -36,7 +36,7 @@ ALLOWED = Path(__file__).resolve().parent / "allow.txt"
 DOCUMENTS = ("README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")
 GLOBS = {
     "documents": ("docs/**/*.md", "crates/**/*.md"),
-    "comments": ("crates/*/src/**/*.rs",),
+    "comments": ("crates/*/src/**/*.rs", "crates/*/tests/**/*.rs", "crates/*/benches/**/*.rs", "crates/*/examples/**/*.rs", "fuzz/fuzz_targets/*.rs"),
     "scenarios": ("scenarios/**/*.toml",),
 }
 SKIPPED = {"target", "node_modules"}

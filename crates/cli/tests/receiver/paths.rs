@@ -317,7 +317,7 @@ fn without_control_a_download_fills_the_queue() {
     let end = FULL + Duration::from_secs(2);
     let outcome = measured(&mbit(20.0), &[Downloads::by(Control::Nobody)], end.as_secs());
     let (rtt, goodput) = (outcome.rtt_ms(0, FULL, end), outcome.goodput_mbps(0, SETTLED, end));
-    println!("  20 Mbit/s | 1 x cubic | nobody           | {rtt:>6.1} ms | {goodput:>6.2} Mbit/s");
+    println!("  20 Mbit/s | 1 x cubic | no control       | {rtt:>6.1} ms | {goodput:>6.2} Mbit/s");
     assert!(rtt > 400.0, "{rtt} ms");
 }
 
@@ -385,7 +385,7 @@ fn share(law: &'static str, buffer: u32, seconds: u64) -> f64 {
     let goodput = |of| outcome.goodput_mbps(of, SETTLED, Duration::from_secs(seconds));
     let share = goodput(0) / goodput(1);
     println!(
-        "beside nobody's | {law} | {buffer} packets | {:.2} of {:.2} Mbit/s: {share:.2} \
+        "alongside no control | {law} | {buffer} packets | {:.2} of {:.2} Mbit/s: {share:.2} \
          (late by {:.1} ms)",
         goodput(0),
         goodput(1),

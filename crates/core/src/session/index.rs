@@ -66,7 +66,7 @@ impl Index {
         places.insert_unique(hash(&place), place, hash);
     }
 
-    /// Moves what is in the next buckets of the former table.
+    /// Moves the places in the next buckets of the former table.
     fn empty_former<'a, K: Hash + ?Sized + 'a>(
         &mut self,
         buckets: usize,
