@@ -1,8 +1,8 @@
 /**
- * Which updates of a session have come: the counts that acks carry.
+ * Which updates of a session have arrived: the counts that acks carry.
  *
- * A window covers the 64 numbers before the newest. Once an update has come from before those, it covers 4095:
- * what is older than the window then counts as a copy.
+ * A window covers the 64 numbers before the newest. After an update from before those has arrived, it covers 4095:
+ * older updates then count as copies.
  */
 
 const NEAR = 64;
@@ -14,18 +14,18 @@ export class Arrivals {
   constructor(first) {
     this.first = first;
     this.newest = first;
-    /** Updates that were the newest when they came, without states that were out of date. */
+    /** Updates that were the newest when they arrived, without states that were out of date. */
     this.fresh = 1;
-    /** Updates that came after a newer one. */
+    /** Updates that arrived after a newer one. */
     this.stale = 0;
-    /** 1 if update `seq` has come, at `seq % FAR`. */
+    /** 1 if update `seq` has arrived, at `seq % FAR`. */
     this.come = new Uint8Array(FAR);
     this.come[first % FAR] = 1;
     this.isWide = false;
   }
 
   /**
-   * An update has come.
+   * An update has arrived.
    * @param {number} seq
    * @returns {"newest" | "late" | "copy"}
    */
@@ -47,7 +47,7 @@ export class Arrivals {
   }
 
   /**
-   * Whether an update has come, as far as the window covers it.
+   * Whether an update has arrived, as far as the window covers it.
    * @param {number} seq
    */
   has(seq) {
@@ -63,7 +63,7 @@ export class Arrivals {
     this.newest = seq;
   }
 
-  /** What came before the short window is not known: it counts as come. */
+  /** It is unknown which updates before the short window arrived: all count as arrived. */
   #widen() {
     const near = new Uint8Array(NEAR + 1);
     for (let back = 0; back <= NEAR; back++) near[back] = this.has(this.newest - back) ? 1 : 0;

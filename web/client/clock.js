@@ -1,6 +1,6 @@
 /** The browser's clock. All times of this library are ms of `performance.now()`; the protocol's are ns. */
 
-/** Where the protocol's clock starts, ns: no state is older than that, and a `Number` holds every ns. */
+/** The start of the protocol's clock, ns: no state is older, and a `Number` represents every ns exactly. */
 const START = 2 ** 50;
 
 /** ms of `performance.now()` as ns of the protocol. @param {number} ms */

@@ -2,11 +2,11 @@
  * Control messages: JSON to and from the gateway, each request with a number that the answer repeats.
  */
 
-/** The longest message, bytes. */
+/** The maximum length of a message, in bytes. */
 export const MAX_MESSAGE = 64 << 10;
-/** Requests without an answer at a time. */
+/** The maximum number of requests without an answer. */
 const MAX_PENDING = 32;
-/** How long an answer may take, ms. */
+/** The time limit for an answer, ms. */
 const TIMEOUT = 10_000;
 
 /**
@@ -54,7 +54,7 @@ export class Control {
   }
 
   /**
-   * A message has come; anything but an answer to a request is ignored.
+   * A message has arrived; anything but an answer to a request is ignored.
    * @param {string} text
    */
   onText(text) {

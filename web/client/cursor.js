@@ -7,7 +7,7 @@
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** 2³²: numbers of 64 bits are read as two halves. */
+/** 2³²; 64-bit numbers are read as two halves. */
 export const HALF = 4294967296;
 
 /** A position in bytes, up to an end. */

@@ -1,6 +1,6 @@
-/** What a gateway offers: the answer of `GET /api/endpoint`. */
+/** The endpoint description of a gateway: the answer to `GET /api/endpoint`. */
 
-/** The longest answer, bytes. */
+/** The maximum length of an answer, in bytes. */
 const MAX_ANSWER = 64 << 10;
 const TIMEOUT = 5_000;
 
@@ -21,7 +21,7 @@ export class Refused extends Error {
 }
 
 /**
- * Asks a gateway what it offers.
+ * Requests the endpoint description of a gateway.
  * @param {URL} url  of the gateway
  * @param {string} token
  * @param {AbortSignal} signal

@@ -27,7 +27,7 @@ export { Refused, State, Subscription };
  * @typedef {object} Options
  * @property {string} token  the gateway prints it
  * @property {string[]} [pin]  SHA-256 hashes of the gateway's certificate, in hexadecimal digits, known by other
- *   means: then those that the gateway itself names are not trusted
+ *   means: the hashes that the gateway itself sends are then not trusted
  * @property {"auto" | "webtransport" | "websocket"} [transport]  default: WebTransport, and WebSocket where it fails
  * @property {AbortSignal} [signal]  closes the monitor
  */
@@ -37,14 +37,14 @@ export { Refused, State, Subscription };
  */
 
 /**
- * What happens, and what listeners get of it:
+ * The events, and the arguments of their listeners:
  *
  * | event | when | argument |
  * |---|---|---|
  * | `open` | a session has begun | |
  * | `close` | the session has ended; unless it was closed, another one follows | the reason |
  * | `status` | `status` or `reason` has changed | |
- * | `change` | states have come, at most once for each datagram | |
+ * | `change` | states have arrived, at most once for each datagram | |
  * | `state` | a series has a newer state; called often, so be quick | the series |
  * | `removed` | a series has ended | the series |
  * @typedef {"open" | "close" | "status" | "change" | "state" | "removed"} Event
@@ -53,9 +53,9 @@ export { Refused, State, Subscription };
 /** Waits between attempts to connect, ms; each is lengthened by up to a quarter. */
 const FIRST_WAIT = 200;
 const LAST_WAIT = 2_000;
-/** A gateway that is silent for that long is gone, ms: it sends the state of the link each second. */
+/** The silence after which a gateway counts as lost, ms: it sends the state of the link each second. */
 const SILENCE = 5_000;
-/** How long the gateway may take to name series again, in a new session or after other wishes, ms. */
+/** The time limit for the gateway to name series again, in a new session or after new patterns, ms. */
 const SWEEP_AFTER = 5_000;
 
 /**
@@ -81,7 +81,7 @@ export function connect(url, options) {
   });
 }
 
-/** A connection to a gateway, which comes back after failures by itself until it is closed or refused. */
+/** A connection to a gateway, which reconnects after failures until it is closed or refused. */
 export class Monitor {
   #listeners = /** @type {Map<Event, Set<(argument: any) => void>>} */ (new Map());
   #subscriptions = /** @type {Set<Subscription>} */ (new Set());
@@ -98,7 +98,7 @@ export class Monitor {
   #sweepTimer = /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined);
 
   /**
-   * Begins to connect; `connect` waits until it has.
+   * Begins to connect; `connect` waits for the connection.
    * @param {string | URL} url
    * @param {Options} options
    */
@@ -107,7 +107,7 @@ export class Monitor {
     this.status = "connecting";
     /** Why it has this status; may be empty. */
     this.reason = "";
-    /** What went wrong last. @type {Error | null} */
+    /** The last error. @type {Error | null} */
     this.error = null;
     this.#transports = new Transports({ url: new URL(url), token, pin: pin ?? null, transport });
     this.#catalogue = new Catalogue({
@@ -136,7 +136,7 @@ export class Monitor {
     return this.#connection?.reason ?? "";
   }
 
-  /** What the gateway offers; `null` before it was reached. */
+  /** The gateway's endpoint description; `null` before it was reached. */
   get endpoint() {
     return this.#endpoint;
   }
@@ -146,7 +146,7 @@ export class Monitor {
     return this.#catalogue.link;
   }
 
-  /** Updates of the session: those that were fresh, stale and missing. */
+  /** The numbers of fresh, stale and missing updates of the session. */
   get counts() {
     return this.#receiver.counts;
   }
@@ -206,7 +206,7 @@ export class Monitor {
    * Puts a state into a topic that the gateway's monitor sends to its sources.
    * @param {string} topic  one of `endpoint.commands`
    * @param {string | Uint8Array} state
-   * @returns {Promise<void>}  once the gateway has taken it; rejected with its reason if it refuses
+   * @returns {Promise<void>}  once the gateway has accepted it; rejected with its reason if it refuses
    */
   async command(topic, state) {
     if (this.#control === null) throw new Error("there is no connection to the gateway; try again when it is back");
@@ -347,7 +347,7 @@ export class Monitor {
     });
   }
 
-  /** Tells the gateway the patterns of all subscriptions, once for several changes. */
+  /** Sends the patterns of all subscriptions to the gateway, once for several changes. */
   #subscribeSoon() {
     if (this.#isSubscribing) return;
     this.#isSubscribing = true;
@@ -357,7 +357,7 @@ export class Monitor {
       const patterns = new Set([...this.#subscriptions].flatMap((it) => it.patterns));
       this.#catalogue.expectNames();
       this.#sweepLater();
-      // A refusal is the gateway's answer to patterns that it cannot take.
+      // The gateway refuses patterns that it cannot accept.
       this.#control.request({ subscribe: [...patterns] }).catch((error) => (this.error = error));
     });
   }

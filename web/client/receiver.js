@@ -1,6 +1,6 @@
 /**
- * The monitor's end of a Freshline session: takes datagrams, keeps the newest state of each topic, and says what
- * to answer. It has no clock and no socket. What it does is in docs/protocol.md.
+ * The monitor's end of a Freshline session: takes datagrams, keeps the newest state of each topic, and returns the
+ * answers. It has no clock and no socket. docs/protocol.md specifies its behaviour.
  *
  * The transport has proven the address, so an update with an opening begins a session without a challenge.
  * Times of the source's clock are kept relative to the session's first update, so that a `Number` holds them
@@ -17,10 +17,10 @@ import * as wire from "./wire.js";
 /** @typedef {import("./wire.js").Frame} Frame */
 /** @typedef {import("./topics.js").Topic} Topic */
 
-/** The longest state that is put together from parts, in bytes. */
+/** The maximum length of a state in parts, in bytes. */
 const MAX_STATE = 8 << 20;
 const TOO_LARGE = wire.CLOSE_REASONS.indexOf("payload too large");
-/** All states of a session together, in bytes. */
+/** The maximum length of all states of a session together, in bytes. */
 const MAX_MEMORY = 64 << 20;
 /** A state in a datagram up to this length keeps the datagram; otherwise it is copied. */
 const MAX_SHARED = 2048;
@@ -28,22 +28,22 @@ const MAX_SHARED = 2048;
 const DRIFT = 500e-6;
 /** The unit of the clocks' offset, ns. */
 const OFFSET_UNIT = 256;
-/** How many replaced sessions are remembered, so that late updates do not bring one back. */
+/** The number of replaced sessions that are remembered, so that late updates do not open one again. */
 const MAX_FORMER = 8;
 
-/** What a frame was to its topic. @typedef {"fresh" | "late" | "other" | "no room"} Outcome */
+/** The effect of a frame on its topic. @typedef {"fresh" | "late" | "other" | "no room"} Outcome */
 
 /**
- * What a receiver reports.
+ * The events of a receiver.
  * @typedef {object} Listener
  * @property {(topic: Topic) => void} onState  a topic with a name has a newer state
  * @property {(topic: Topic) => void} onGone  a key was removed
- * @property {() => void} onAges  the ages of states that came before have become known
- * @property {() => void} onOpen  a session has begun; topics of the one before do not count any more
+ * @property {() => void} onAges  the ages of earlier states have become known
+ * @property {() => void} onOpen  a session has begun; topics of the previous one are no longer valid
  * @property {(reason: string) => void} onClose  the source has ended the session
  */
 
-/** What a session knows. */
+/** The state of a session. */
 class Session {
   /**
    * @param {Update} update  the one with the opening
@@ -80,7 +80,7 @@ export class Receiver {
   }
 
   /**
-   * A datagram has come.
+   * A datagram has arrived.
    * @param {Uint8Array} bytes  must not change afterwards
    * @param {number} now  ns on the monitor's clock
    * @returns {Uint8Array | null}  the answer, whose hold is 0 (`wire.setHold`)
@@ -108,7 +108,7 @@ export class Receiver {
     return session === null ? null : wire.encodeClose(session.high, session.low, 1);
   }
 
-  /** The number of updates of the session: those that were fresh, stale, and missing. */
+  /** The numbers of fresh, stale and missing updates of the session. */
   get counts() {
     const { fresh = 0, stale = 0, missing = 0 } = this.session?.arrivals ?? {};
     return { fresh, stale, missing };
@@ -174,7 +174,7 @@ export class Receiver {
    * @param {Update} update
    * @param {wire.Offset | null} offset
    * @param {number} now
-   * @returns {Outcome}  what the first frame of topic 0 was
+   * @returns {Outcome}  that of the first frame of topic 0
    */
   #onFrames(session, update, offset, now) {
     /** @type {Outcome | null} */
@@ -272,7 +272,7 @@ function labelOf(high, low) {
 }
 
 /**
- * Whether the offset can be right: by it, the update did not leave after it came.
+ * Whether the offset is plausible: according to it, the update did not leave after its arrival.
  * @param {Update} update
  * @param {number} now
  */
@@ -357,7 +357,7 @@ function setAge(topic, update, offset, age) {
 }
 
 /**
- * Ages of states that came before the clocks' offset was known.
+ * Ages of states that arrived before the clocks' offset was known.
  * @param {Session} session
  * @param {Update} update
  * @param {wire.Offset} offset

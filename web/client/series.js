@@ -1,19 +1,19 @@
 /**
- * What a gateway sends: the series of all sources, their states, counters of the sources, and the link to the
+ * The data from a gateway: the series of all sources, their states, counters of the sources, and the link to the
  * gateway. A series is a topic of a source, or a key of it.
  *
  * The gateway has four topics. `names`, `states` and `sources` have keys of 2 bytes, the number of a series or
- * a source; a state can come before the name of its series. Everything in them comes from strangers: fields
- * are checked, and texts are only used as keys of a `Map`, never of an object.
+ * a source; a state can arrive before the name of its series. All of it is untrusted input: fields are checked,
+ * and texts are only used as keys of a `Map`, never of an object.
  */
 
 import { fromProtocol } from "./clock.js";
 
 /** @typedef {import("./topics.js").Topic} Topic */
 
-/** The longest name, key or address, in UTF-16 units. */
+/** The maximum length of a name, key or address, in UTF-16 units. */
 const MAX_TEXT = 256;
-/** The length of what precedes a state of `states`. */
+/** The length of the header of a state in `states`. */
 const STATE_HEADER = 9;
 
 const AGE_UNKNOWN = 1;
@@ -49,11 +49,11 @@ export class Series {
     this.isCut = false;
     /** When the state was generated, ms of `performance.now()`; `NaN` if it is not known. */
     this.generatedAt = NaN;
-    /** By how much that may be wrong, ms. */
+    /** The maximum error of that, ms. */
     this.uncertainty = Infinity;
-    /** When the state came, ms of `performance.now()`. */
+    /** When the state arrived, ms of `performance.now()`. */
     this.receivedAt = NaN;
-    /** States that have come. */
+    /** States that have arrived. */
     this.count = 0;
     /** Whether the gateway has named it in the present session. */
     this.isConfirmed = true;
@@ -80,8 +80,8 @@ export class Series {
  * @property {string} address
  * @property {number | null} silence  time since its last update, at `receivedAt`, s
  * @property {number | null} rate  updates per second
- * @property {number | null} fresh  updates that were the newest when they came
- * @property {number | null} stale  updates that came after a newer one
+ * @property {number | null} fresh  updates that were the newest when they arrived
+ * @property {number | null} stale  updates that arrived after a newer one
  * @property {number | null} missing  updates that have not come
  * @property {number | null} ageMean  ms
  * @property {number | null} ageP95  95th percentile of the age over time, ms
@@ -95,7 +95,7 @@ export class Series {
  */
 
 /**
- * What a catalogue reports.
+ * The events of a catalogue.
  * @typedef {object} Listener
  * @property {(series: Series) => void} onState
  * @property {(series: Series) => void} onRemoved
@@ -116,7 +116,7 @@ export class Catalogue {
     this.ended = new Map();
     /** @type {Map<number, Source>} */
     this.sources = new Map();
-    /** Whether series that end may be named again at once, as after other wishes. */
+    /** Whether series that end may be named again at once, as after new patterns. */
     this.isRenaming = false;
     /** The gateway's law and counters. @type {Record<string, unknown> | null} */
     this.link = null;
@@ -133,7 +133,7 @@ export class Catalogue {
     this.isRenaming = true;
   }
 
-  /** The gateway is told other patterns: it ends all series, and names those again that match. */
+  /** The gateway gets new patterns: it ends all series, and names the matching ones again. */
   expectNames() {
     this.isRenaming = true;
   }
@@ -207,7 +207,7 @@ export class Catalogue {
     series.sourceId = numberOf(name?.of) ?? -1;
     this.byId.set(id, series);
     const state = this.states.get(id);
-    // A state of the series that had the number before is not one of this.
+    // A state of the series that had the number before does not belong to this one.
     if (state !== undefined && state.stateNumber > (this.ended.get(id) ?? -1)) this.#take(series, state);
     this.ended.delete(id);
   }
@@ -240,7 +240,7 @@ export class Catalogue {
     this.listener.onState(series);
   }
 
-  /** The clocks' offset has become known: so have the ages of states that came before. */
+  /** The clocks' offset has become known: so have the ages of states that arrived before. */
   learnAges() {
     for (const series of this.byId.values()) if (Number.isNaN(series.generatedAt)) this.#learnAge(series);
   }
@@ -312,7 +312,7 @@ function identityOf(source, topic, key) {
 }
 
 /**
- * By how much the age at the gateway may be wrong, ms.
+ * The maximum error of the age at the gateway, ms.
  * @param {Uint8Array} payload  with its header
  */
 function gatewaysError(payload) {

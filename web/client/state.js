@@ -1,4 +1,4 @@
-/** A state as applications get it. */
+/** A state, as applications receive it. */
 
 /** @typedef {import("./series.js").Series} Series */
 
@@ -27,7 +27,7 @@ export class State {
     this.length = series.length;
     /** Whether the state is longer than the gateway's limit, and was cut. */
     this.isCut = series.isCut;
-    /** When the state came, ms of `performance.now()`. */
+    /** When the state arrived, ms of `performance.now()`. */
     this.receivedAt = series.receivedAt;
     this.#generatedAt = series.generatedAt;
     this.#uncertainty = series.uncertainty;
@@ -45,7 +45,7 @@ export class State {
     return Number.isNaN(this.#generatedAt) ? null : Math.max(performance.now() - this.#generatedAt, 0);
   }
 
-  /** By how much the age may be wrong, ms; `Infinity` if it is not known. */
+  /** The maximum error of the age, ms; `Infinity` if it is not known. */
   get uncertainty() {
     this.#learnAge();
     return this.#uncertainty;
@@ -65,7 +65,7 @@ export class State {
     return JSON.parse(this.text);
   }
 
-  /** The age may become known after the state came. */
+  /** The age may become known after the state arrived. */
   #learnAge() {
     if (!Number.isNaN(this.#generatedAt) || this.#series.payload !== this.payload) return;
     this.#generatedAt = this.#series.generatedAt;

@@ -1,6 +1,6 @@
 /**
- * States of the series that match patterns, for a consumer of any speed: of each series the newest state, the
- * series in turn. States that a newer one replaces before the consumer takes them are left out.
+ * States of the series that match patterns, for a consumer of any speed: the newest state of each series, the
+ * series in turn. A state that is replaced before the consumer takes it is skipped.
  */
 
 import { State } from "./state.js";
@@ -79,7 +79,7 @@ export class Subscription {
     return Promise.resolve({ done: true, value: undefined });
   }
 
-  /** Ends the subscription; nothing more comes. */
+  /** Ends the subscription; no more states are delivered. */
   end() {
     if (this.hasEnded) return;
     this.hasEnded = true;

@@ -1,17 +1,17 @@
 /**
  * The topics and keys of a session by their numbers, and the newest state of each.
  *
- * A number can be that of one key after another. The first update that names a key, its name frame says which,
- * begins the key's life under the number: frames with lower state numbers belong to a former key and change
- * nothing. Of a removed key the number of the removal is kept, so that no late update brings it back. So any
- * order of updates, and any number of copies, leads to the same keys.
+ * A number can belong to several keys in sequence. The name frame of a key contains the number of the first update
+ * that names it, with which the key's life under the number begins: frames with lower state numbers belong to a
+ * former key and are ignored. For a removed key the number of the removal is kept, so that no late update restores
+ * the key. So any order of updates, and any number of copies, leads to the same keys.
  */
 
 import { Assembly, Room } from "./assembly.js";
 
-/** What a topic costs besides its state, in bytes. */
+/** The memory of a topic in addition to its state, in bytes. */
 const COST = 512;
-/** What is kept of a removed key, in bytes; less than `COST`, so that there is always room for it. */
+/** The memory of a removed key, in bytes; less than `COST`, so that there is always room for it. */
 const COST_OF_REMOVED = 32;
 
 /** The newest state of a topic or a key. */
@@ -24,9 +24,9 @@ export class Topic {
   constructor(number, life, room) {
     this.number = number;
     this.life = life;
-    /** The name of the topic; empty until it has come. */
+    /** The name of the topic; empty until it has arrived. */
     this.name = "";
-    /** @type {Uint8Array | null}  The key; `null` if the topic has no keys, or before the name has come. */
+    /** @type {Uint8Array | null}  The key; `null` if the topic has no keys, or before the name has arrived. */
     this.key = null;
     /** @type {Uint8Array | null}  The newest state. */
     this.payload = null;
@@ -36,11 +36,11 @@ export class Topic {
     this.generated = 0;
     /** The same on the monitor's clock, ns; `NaN` while unknown. */
     this.generatedAt = NaN;
-    /** By how much that may be wrong, ns. */
+    /** The maximum error of that, ns. */
     this.uncertainty = Infinity;
-    /** When the state came, ns on the monitor's clock. */
+    /** When the state arrived, ns on the monitor's clock. */
     this.receivedAt = 0;
-    /** States that were the newest when they came. */
+    /** States that were the newest when they arrived. */
     this.fresh = 0;
     this.room = room;
     /** @type {Assembly | null} */
@@ -89,7 +89,7 @@ export class Topics {
   }
 
   /**
-   * The topic with a number, which is new if need be.
+   * The topic with a number, which is created if necessary.
    * @param {number} number
    * @returns {Topic | null}  `null` if there is no room
    */
@@ -117,7 +117,7 @@ export class Topics {
   }
 
   /**
-   * The name of a topic or a key has come.
+   * The name of a topic or a key has arrived.
    * @param {number} number
    * @param {number} life  the first update that named this key; 0 of a topic
    * @param {string} name
@@ -135,7 +135,7 @@ export class Topics {
       return null;
     }
     if (owner !== undefined) {
-      // The later life wins: the key goes on under another number.
+      // The later life wins: the key continues under another number.
       const other = this.byNumber.get(owner);
       if (other === undefined || other.life >= life) return null;
       this.#drop(other, Math.max(other.life, other.stateNumber), false);
@@ -176,7 +176,7 @@ export class Topics {
   /**
    * @param {Topic} topic
    * @param {number} removal  frames up to this number are late from now on
-   * @param {boolean} isGone  whether the key does not go on under another number
+   * @param {boolean} isGone  whether the key does not continue under another number
    */
   #drop(topic, removal, isGone = true) {
     if (topic.name !== "") this.byName.delete(nameOf(topic.name, topic.key));

@@ -8,10 +8,10 @@ import { parseHash } from "./endpoint.js";
 
 /** @typedef {import("./endpoint.js").Endpoint} Endpoint */
 
-/** How long WebTransport may take to come up, and WebSocket, ms. */
+/** The time limits for opening WebTransport and WebSocket, ms. */
 const WEBTRANSPORT_TIMEOUT = 3_000;
 const WEBSOCKET_TIMEOUT = 10_000;
-/** How long after a failure WebTransport is tried again, ms. */
+/** The time from a failure of WebTransport to the next attempt, ms. */
 const RETRY_AFTER = 60_000;
 /** Datagrams that a browser may queue in each direction. */
 const QUEUE = 256;
@@ -19,7 +19,7 @@ const QUEUE = 256;
 const MAX_BUFFERED = 1 << 20;
 
 /**
- * What a connection reports.
+ * The events of a connection.
  * @typedef {object} Listener
  * @property {(connection: Connection) => void} onOpen  before anything else
  * @property {(bytes: Uint8Array) => void} onDatagram
@@ -161,7 +161,7 @@ function webTransport(session, stream, listener) {
   };
   const { datagrams } = session;
   [datagrams.incomingHighWaterMark, datagrams.outgoingHighWaterMark] = [QUEUE, QUEUE];
-  // Earlier drafts have one stream in place of a method.
+  // Earlier drafts have a stream instead of a method.
   const writable = datagrams.writable ?? /** @type {any} */ (datagrams).createWritable();
   const writer = writable.getWriter();
   const control = stream.writable.getWriter();
@@ -214,7 +214,7 @@ export class Lines {
   }
 
   /**
-   * Bytes have come.
+   * Bytes have arrived.
    * @param {Uint8Array} bytes
    * @throws {Error}  if a line is too long
    */

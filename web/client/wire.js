@@ -55,7 +55,7 @@ export const CLOSE_REASONS = Object.freeze([
  * @property {Layout | null} layout  kind 2: how the state is cut
  * @property {number} index  kind 2: which symbol
  * @property {string} name  kind 4: the name of the topic
- * @property {"topic" | "key" | "records"} of  kind 4: what is named
+ * @property {"topic" | "key" | "records"} of  kind 4: the type of the named object
  */
 
 /**
@@ -71,7 +71,7 @@ export const CLOSE_REASONS = Object.freeze([
  * An estimate of (monitor's clock − source's clock).
  * @typedef {object} Offset
  * @property {number} ns  the estimate, a multiple of 256 ns
- * @property {number} error  by how much it may be too high, ns; `Infinity` if unbounded
+ * @property {number} error  the maximum by which it is too high, ns; `Infinity` if unbounded
  */
 
 /**
@@ -234,7 +234,7 @@ function parseFrames(bytes, start, length) {
 }
 
 /**
- * Reads what a frame of a known kind holds; sets `content.failed` if it is malformed.
+ * Reads the content of a frame of a known kind; sets `content.failed` if it is malformed.
  * @param {number} kind
  * @param {Cursor} content
  * @returns {Frame | null}  `null` if the frame is to be skipped
@@ -259,7 +259,7 @@ function parseFrame(kind, content) {
 }
 
 /**
- * Reads number, end and age of a chunk of a record: a browser has no use for them.
+ * Reads number, end and age of a chunk of a record, which a browser does not use.
  * @param {Cursor} content
  */
 function parseRecord(content) {
@@ -341,21 +341,21 @@ function powerOfTwo(number) {
 }
 
 /**
- * What a monitor answers to an update.
+ * The answer of a monitor to an update.
  * @typedef {object} Ack
- * @property {boolean} isNewest  the update was the newest when it came
+ * @property {boolean} isNewest  the update was the newest when it arrived
  * @property {number} receivedAt  ns on the monitor's clock
- * @property {number} fresh  updates so far that were the newest when they came
- * @property {number} stale  updates that came after a newer one
+ * @property {number} fresh  updates so far that were the newest when they arrived
+ * @property {number} stale  updates that arrived after a newer one
  * @property {number} missing  updates before the newest that have not come
  * @property {PartsAck | null} parts  of an update of parts
  */
 
 /**
- * Which states in parts, and topics, have come.
+ * Which states in parts, and topics, have arrived.
  * @typedef {object} PartsAck
  * @property {boolean} noRoom  there was no room for a state in the update
- * @property {number} beforeHigh  which of the 64 updates before it have come, the upper 32 bits
+ * @property {number} beforeHigh  which of the 64 updates before it have arrived, the upper 32 bits
  * @property {number} beforeLow  the lower 32 bits; the lowest is of the update just before
  * @property {number | null} newest  the number of the newest whole state
  */

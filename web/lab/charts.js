@@ -18,7 +18,7 @@ export class AgeChart {
     this.max = 0.12;
   }
 
-  /** Adds what `Lab.takeAges` has given. */
+  /** Adds the result of `Lab.takeAges`. */
   add(ages, sources) {
     const stride = sources + 1;
     for (let at = 0; at < ages.length; at += stride) this.moments.push(ages.subarray(at, at + stride));
@@ -166,7 +166,7 @@ export class Bowl {
     this.legend(context, colours, live);
   }
 
-  /** The newest point of each law, below the curve, where there is room. */
+  /** Draws the newest point of each law, below the curve, if there is room. */
   legend(context, colours, live) {
     const newest = new Map([...this.trail, ...(live ? [live] : [])].map((point) => [point.law, point]));
     const { height } = this.surface;

@@ -54,7 +54,7 @@ export function within(settings) {
   return { ...settings, jitter_ms };
 }
 
-/** Settings from the part of the address behind `#`; what cannot be read keeps its default. */
+/** Settings from the part of the address after `#`; unreadable settings keep their defaults. */
 export function fromAddress(hash) {
   const settings = { ...DEFAULTS };
   const given = new URLSearchParams(hash.replace(/^#/, ""));
@@ -70,7 +70,7 @@ export function fromAddress(hash) {
   return within(settings);
 }
 
-/** The part of an address behind `#` that gives these settings, without the defaults. */
+/** The part of an address after `#` for these settings, without the defaults. */
 export function toAddress(settings) {
   const other = Object.entries(settings).filter(([field, value]) => DEFAULTS[field] !== value);
   return other.length ? `#${new URLSearchParams(other)}` : "#";
@@ -134,7 +134,7 @@ export class Controls {
     for (const [field, { slider, input, output, row }] of this.sliders) {
       const value = settings[field];
       const position = slider.whole ? value : positionOf(slider, value);
-      // A slider that is dragged keeps its place, which has a finer grid than the value.
+      // A dragged slider keeps its position, which has a finer resolution than the value.
       if (document.activeElement !== input || valueAt(slider, Number(input.value)) !== value) input.value = position;
       output.textContent = slider.text(value);
       input.setAttribute("aria-valuetext", slider.text(value));

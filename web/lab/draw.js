@@ -2,7 +2,7 @@
 
 const NAMES = ["bg", "panel", "edge", "ink", "muted", "grid", "accent", "bad", "tube", "slot", "tcp"];
 
-/** The colours of the style sheet, as the scheme of the system has them now. */
+/** The colours of the style sheet in the system's current colour scheme. */
 export function palette() {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue(`--${name}`).trim();
@@ -44,7 +44,7 @@ export class Surface {
 /** A time in s as a number of ms with its unit. */
 export const ms = (seconds) => `${number(seconds * 1000)} ms`;
 
-/** A number with three digits that matter. */
+/** A number with three significant digits. */
 export function number(value) {
   if (value >= 100) return Math.round(value).toLocaleString("en");
   return value.toFixed(value >= 10 ? 1 : 2);

@@ -7,11 +7,11 @@ import { ms, number, palette } from "./draw.js";
 import { Stage } from "./stage.js";
 
 const SPEEDS = [[0.02, "1/50"], [0.05, "1/20"], [0.1, "1/10"], [0.25, "1/4"], [1, "real time"], [4, "× 4"]];
-/** Seconds of the screen that the chart of ages shows. */
+/** Real seconds that the chart of ages shows. */
 const CHART_S = 16;
-/** A page that was in the background does not make up for it. */
+/** The maximum step per frame: a page that was in the background does not catch up. */
 const LONGEST_FRAME_S = 0.1;
-/** A mean over less than this many seconds of virtual time says nothing, and is kept from the second on. */
+/** Means over less than this much virtual time (in s) are not shown, and are kept only from the second one on. */
 const SHOWN_FROM_S = 0.25;
 const KEPT_FROM_S = 0.5;
 /** Virtual time that passes at once when a simulation begins, so that the charts are full; its second half is measured. */
@@ -105,7 +105,7 @@ class Page {
     this.lab.beginMeasuring();
     this.lab.advance(seconds / 2, this.step());
     this.takeAges();
-    // Dropped packets of the past do not fall now.
+    // Packets that were dropped meanwhile are not animated.
     this.lab.drops();
     this.readNumbers(performance.now());
   }
@@ -168,7 +168,7 @@ class Page {
     this.explain({ rate, rtt, dropped, queued });
   }
 
-  /** Keeps the mean of the run so far as a point of the curve. */
+  /** Stores the mean of the run so far as a point of the curve. */
   keepPoint() {
     this.readNumbers(performance.now());
     if (this.point && this.measured > KEPT_FROM_S) this.bowl.keep(this.point);
@@ -190,7 +190,7 @@ class Page {
     setTimeout(() => { at("copy").textContent = "Copy the scenario"; }, 1500);
   }
 
-  /** Gives the worker a job; `onMessage` gets its answers until another kind of job takes its place. */
+  /** Gives the worker a job; `onMessage` gets its answers until another kind of job replaces it. */
   startWorker(job, onMessage) {
     this.worker ??= new Worker(new URL("worker.js", import.meta.url), { type: "module" });
     this.jobs += 1;
@@ -203,7 +203,7 @@ class Page {
     this.worker.postMessage({ ...job, id });
   }
 
-  /** Answers that are still to come count no more. */
+  /** Later answers are ignored. */
   stopWorker() {
     this.jobs += 1;
     this.isComputing = false;
@@ -223,7 +223,7 @@ class Page {
     });
   }
 
-  /** Adds the mean age at a rate that is passed while it is dragged. Of several that come meanwhile the last counts. */
+  /** Adds the mean age at a rate that the dragged slider passes. Of several rates, only the last is computed. */
   compute(rate) {
     if (at("sweep").disabled || at("run").disabled) return;
     if (this.isComputing) {
@@ -251,7 +251,7 @@ class Page {
   }
 }
 
-/** The picture in words. */
+/** A description of the picture in words. */
 function insight(settings, { rate, rtt, dropped, queued, measured, capacity }) {
   const base = (2 * settings.delay_ms) / 1000;
   if (measured < SHOWN_FROM_S || rate === null) return "Measuring …";
@@ -303,6 +303,6 @@ function fail(error) {
 
 init().then(() => {
   const page = new Page();
-  // For tests: how far the page and its simulation have come.
+  // For tests: the progress of the page and its simulation.
   window.freshlineLab = { get frames() { return page.frames; }, get now() { return page.lab.now; }, get settings() { return page.settings; } };
 }, fail);

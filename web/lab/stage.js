@@ -3,13 +3,13 @@
 import { QUEUES } from "./controls.js";
 import { Surface, box, ms, text } from "./draw.js";
 
-// As `Spot` in crates/wasm has them.
+// In the order of `Spot` in crates/wasm.
 const [ACCESS, QUEUE, TRANSMISSION, LINE, RETURN_LINE] = [0, 1, 2, 3, 4];
 const ROWS = 5;
 const COLUMNS = 20;
 const FALL_S = 0.9;
 
-/** The sources and, where there is one, the TCP stream behind them. */
+/** The sources and, if there is one, the TCP stream after them. */
 const flowsOf = (settings) => settings.sources + (settings.cross_traffic === "tcp" ? 1 : 0);
 
 const lerp = (from, to, fraction) => from + (to - from) * fraction;
@@ -22,7 +22,7 @@ export class Stage {
     this.shown = 0;
   }
 
-  /** The place of each part, for the present size of the canvas. */
+  /** The place of each part, for the current size of the canvas. */
   layout(settings) {
     const { width, height } = this.surface;
     const top = 26;

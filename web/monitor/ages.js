@@ -1,11 +1,11 @@
 /**
  * The age of a series over time, in memory that does not grow.
  *
- * Between states the age rises by 1 ms per ms; a state lets it fall. `Sawtooth` keeps the last teeth for plots,
+ * Between states the age rises by 1 ms per ms; a state lowers it. `Sawtooth` keeps the last teeth for plots,
  * `AgeTimes` the time that was spent at each age, for means and percentiles.
  */
 
-/** The last teeth: when a state came, and the age before and after it. */
+/** The last teeth: when a state arrived, and the age before and after it. */
 export class Sawtooth {
   /**
    * @param {number} capacity  teeth
@@ -23,7 +23,7 @@ export class Sawtooth {
   }
 
   /**
-   * A state came at `at`.
+   * A state arrived at `at`.
    * @param {number} at  ms of `performance.now()`
    * @param {number} before  the age just before, ms; `NaN` if it was unknown
    * @param {number} after  the age just after, ms
@@ -76,7 +76,7 @@ export class Sawtooth {
     return highest;
   }
 
-  /** Takes the teeth of another one. @param {Sawtooth} other */
+  /** Copies the teeth of another one. @param {Sawtooth} other */
   copyFrom(other) {
     for (let it = other.first; it < other.count; it++) {
       const place = it % other.capacity;
@@ -138,7 +138,7 @@ export class AgeTimes {
     [this.total, this.integral] = [0, 0];
   }
 
-  /** Adds what another one has. @param {AgeTimes} other */
+  /** Adds the times of another one. @param {AgeTimes} other */
   merge(other) {
     for (let bin = 0; bin < BINS; bin++) this.bins[bin] += other.bins[bin];
     this.total += other.total;

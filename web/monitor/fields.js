@@ -1,7 +1,7 @@
 /** Lists of names and values. */
 
 /**
- * Shows names and values in a `dl`; only what has changed is written.
+ * Shows names and values in a `dl`; only changed texts are written.
  * @param {HTMLElement} list
  * @param {[string, string, string?, string?][]} fields  name, value, an explanation, and a class
  */

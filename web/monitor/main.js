@@ -13,7 +13,7 @@ setUpSearch();
 setUpKeys();
 run();
 
-/** Connects, and again with another token if one is refused. */
+/** Connects; again with another token if one is refused. */
 async function run() {
   let token = takeToken();
   let reason = "The gateway asks for a token. The address that it printed ends with it.";

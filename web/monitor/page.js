@@ -10,7 +10,7 @@ import { counted, visible } from "./text.js";
 /** @typedef {import("../client/freshline.js").Monitor} Monitor */
 /** @typedef {import("./row.js").Row} Row */
 
-/** How often texts change, and the order, and plots with reduced motion, ms. */
+/** The interval at which texts, the order, and plots with reduced motion change, ms. */
 const TEXT_EVERY = 200;
 const ARRANGE_EVERY = 1_000;
 const CALM_EVERY = 500;
@@ -43,7 +43,7 @@ export class Page {
     this.monitor = monitor;
     this.rows.begin(monitor);
     this.detail.close();
-    // States come for what is subscribed; the page takes them by events, and needs no loop.
+    // States arrive only for subscriptions; the page receives them as events, and needs no loop.
     monitor.subscribe("*");
     monitor.on("state", (series) => this.rows.onState(series));
     monitor.on("removed", (series) => this.rows.onRemoved(series));

@@ -1,13 +1,13 @@
-/** What a state is, by its content, and how people read it. */
+/** The type of a state, detected from its content, and its display. */
 
-/** More is not shown, bytes. */
+/** The maximum number of bytes that are shown. */
 const MAX_TEXT = 16 << 10;
 const MAX_HEX = 4 << 10;
 /** JSON is indented up to this depth, and cut at this length, so that nested brackets cannot make a long text. */
 const MAX_DEPTH = 24;
 const MAX_INDENTED = 64 << 10;
 
-/** How images begin. @type {[string, number[], number][]} */
+/** The first bytes of image formats. @type {[string, number[], number][]} */
 const IMAGES = [
   ["image/png", [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a], 0],
   ["image/jpeg", [0xff, 0xd8, 0xff], 0],
@@ -20,7 +20,7 @@ const IMAGES = [
  */
 
 /**
- * What a state is, by its bytes.
+ * The type of a state, detected from its bytes.
  * @param {Uint8Array} bytes
  * @returns {Content}
  */
@@ -108,5 +108,5 @@ export function hexDump(bytes) {
   return lines.join("\n");
 }
 
-/** Names of kinds, for people. */
+/** Displayed names of kinds. */
 export const KINDS = Object.freeze({ image: "image", json: "JSON", text: "text", hex: "binary" });

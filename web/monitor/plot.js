@@ -1,4 +1,4 @@
-/** Draws ages: the sawtooth of a series, with or without axes, and how its ages are distributed. */
+/** Draws ages: the sawtooth of a series, with or without axes, and the distribution of its ages. */
 
 import { BINS, EDGES } from "./ages.js";
 import { formatMs } from "./text.js";
@@ -27,7 +27,7 @@ export class Surface {
     this.scale = 0;
   }
 
-  /** Takes the size that the canvas has now; reads layout, so call it when the layout may have changed. */
+  /** Adopts the canvas's current size; reads layout, so call it when the layout may have changed. */
   measure() {
     const scale = Math.min(devicePixelRatio || 1, 3);
     const [width, height] = [this.canvas.clientWidth, this.canvas.clientHeight];
@@ -64,7 +64,7 @@ export function roundUp(value) {
   return step * power;
 }
 
-/** Into how many round parts the round end of an axis divides. @param {number} top */
+/** The number of round intervals up to the round end of an axis. @param {number} top */
 function partsOf(top) {
   const mantissa = Number((top / 10 ** Math.floor(Math.log10(top) + 1e-9)).toFixed(3));
   if ([1.5, 3, 6].includes(mantissa)) return 3;
@@ -72,7 +72,7 @@ function partsOf(top) {
 }
 
 /**
- * What a sawtooth is drawn from.
+ * The data of a drawn sawtooth.
  * @typedef {object} Ages
  * @property {Sawtooth} teeth
  * @property {number} generatedAt  of the newest state, ms of `performance.now()`; `NaN` if unknown

@@ -1,4 +1,4 @@
-/** A series as the page follows it: its ages over time, its rate, and what its columns show. */
+/** A series in the page: its ages over time, its rate, and the values of its columns. */
 
 import { AgeTimes, Sawtooth } from "./ages.js";
 
@@ -9,7 +9,7 @@ import { AgeTimes, Sawtooth } from "./ages.js";
 const EPOCH = 30_000;
 /** The rate is a mean over about this time, ms. */
 const RATE_TIME = 3_000;
-/** How long a computed percentile holds, ms. */
+/** How long a computed percentile is reused, ms. */
 const PERCENTILE_EVERY = 150;
 /** Teeth of the small plots, and the time within which they are merged, ms: together at least 5 s. */
 const TEETH = 160;
@@ -29,12 +29,12 @@ export class Row {
     this.teeth = new Sawtooth(TEETH, SPACING);
     /** More teeth, while the detail view shows the series. @type {Sawtooth | null} */
     this.fineTeeth = null;
-    /** All that the page has seen. */
+    /** All states that the page has received. */
     this.times = new AgeTimes();
     this.epochEnd = now + EPOCH;
     this.epoch = new AgeTimes();
     this.epochBefore = new AgeTimes();
-    /** When the state before was generated; `NaN` if unknown. */
+    /** When the previous state was generated; `NaN` if unknown. */
     this.generatedAt = NaN;
     this.receivedAt = NaN;
     this.countedRate = 0;
@@ -60,7 +60,7 @@ export class Row {
     this.receivedAt = at;
   }
 
-  /** The time since the state before counts. @param {number} at */
+  /** Adds the time since the previous state. @param {number} at */
   #closeTooth(at) {
     if (at > this.epochEnd) {
       [this.epoch, this.epochBefore] = [this.epochBefore, this.epoch];
@@ -83,7 +83,7 @@ export class Row {
     return Number.isNaN(this.generatedAt) ? null : Math.max(now - this.generatedAt, 0);
   }
 
-  /** The time since a state came, ms; `null` before the first one. @param {number} now */
+  /** The time since a state arrived, ms; `null` before the first one. @param {number} now */
   silence(now) {
     return Number.isNaN(this.receivedAt) ? null : Math.max(now - this.receivedAt, 0);
   }
@@ -130,7 +130,7 @@ export class Row {
     return [from, Math.max(age, from)];
   }
 
-  /** States per second that have come, over the last seconds; `null` before the first one. @param {number} now */
+  /** States per second that have arrived, over the last seconds; `null` before the first one. @param {number} now */
   rate(now) {
     if (Number.isNaN(this.receivedAt)) return null;
     const decayed = this.countedRate * Math.exp(-(now - this.receivedAt) / RATE_TIME);
@@ -138,7 +138,7 @@ export class Row {
     return decayed / seen;
   }
 
-  /** Whether the newest state is older than the limit; if its age is unknown, whether it came longer ago. @param {number} now @param {number} limit  ms */
+  /** Whether the newest state is older than the limit; if its age is unknown, whether it arrived longer ago. @param {number} now @param {number} limit  ms */
   isStale(now, limit) {
     return (this.age(now) ?? this.silence(now) ?? 0) > limit;
   }

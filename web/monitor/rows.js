@@ -13,7 +13,7 @@ const TEXTS = new Set(/** @type {Column[]} */ (["source", "topic", "key"]));
 
 export class Rows {
   constructor() {
-    /** Where the series come from. @type {Monitor | null} */
+    /** The origin of the series. @type {Monitor | null} */
     this.monitor = null;
     /** @type {Map<Series, Row>} */
     this.bySeries = new Map();
@@ -25,12 +25,12 @@ export class Rows {
     this.onlyStale = false;
     /** Ages above this count as stale, ms. */
     this.limit = 1000;
-    /** Whether rows have come or gone since the last `arrange`. */
+    /** Whether rows were added or removed since the last `arrange`. */
     this.hasChanged = false;
   }
 
   /**
-   * Shows the series of this monitor, and none of the one before.
+   * Shows the series of this monitor instead of those of the previous one.
    * @param {Monitor} monitor
    */
   begin(monitor) {
@@ -48,7 +48,7 @@ export class Rows {
   }
 
   /**
-   * The series of a topic without keys; `null` if there is none.
+   * The series of a topic without keys, or `null`.
    * @param {string} source
    * @param {string} topic
    */
@@ -81,12 +81,12 @@ export class Rows {
   }
 
   /**
-   * Orders rows by a column; by the same one again, in the other direction.
+   * Orders rows by a column; a second call with the same column reverses the order.
    * @param {Column} column
    */
   sortBy(column) {
     const isSame = this.column === column;
-    // The worst comes first, and names from A.
+    // The worst value comes first; names are in alphabetical order.
     this.isDescending = isSame ? !this.isDescending : !TEXTS.has(column);
     this.column = column;
   }

@@ -1,4 +1,4 @@
-/** The law and the paths of a source, as it says itself: in a topic of its own (`freshline source --status`). */
+/** The law and the paths of a source, which the source reports in a topic of its own (`freshline source --status`). */
 
 import { byId, showFields } from "./fields.js";
 import { UNKNOWN, formatMs, formatNumber, formatShare, numberOf, objectOf, textOf } from "./text.js";
@@ -8,7 +8,7 @@ import { UNKNOWN, formatMs, formatNumber, formatShare, numberOf, objectOf, textO
 /** The topic in which a source describes its law. */
 export const STATUS_TOPIC = "freshline.status";
 
-/** More paths than a source can have are not shown. */
+/** The maximum number of paths shown, which is that of a source. */
 const MAX_PATHS = 8;
 
 const HEADS = ["Path", "To", "State", "Share", "Updates", "RTT", "One way", "Lost", "Silences"];
@@ -29,7 +29,7 @@ export class SourceLaw {
     }
   }
 
-  /** Shows what the newest state of this series says. @param {Series | null} series */
+  /** Shows the newest state of this series. @param {Series | null} series */
   show(series) {
     const payload = series?.payload ?? null;
     if (payload === this.payload) return;
@@ -78,7 +78,7 @@ export class SourceLaw {
 }
 
 /**
- * A status; `null` if the payload is none.
+ * A status; `null` if the payload is not a status.
  * @param {Uint8Array} payload
  */
 function statusOf(payload) {

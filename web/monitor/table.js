@@ -1,7 +1,7 @@
 /**
  * The table of series. Only the rows in view are in the document, and they are reused: scrolling gives them
- * other series. Texts change five times a second, plots each frame; one canvas over the column has them all, as
- * many small ones cost browsers more.
+ * other series. Texts change five times per second, plots in each frame; one canvas over the column has all plots,
+ * because many small ones cost browsers more.
  */
 
 import { SPARK_SPAN, Surface, drawSpark } from "./plot.js";
@@ -18,7 +18,7 @@ const HEAD_HEIGHT = 31;
 const SPARE = 3;
 /** With more plots than that, each is drawn in every second frame. */
 const MAX_PER_FRAME = 24;
-/** What a plot leaves free in its row at the top and at the bottom, and at either side. */
+/** The margins of a plot in its row: at the top and the bottom, and at either side. */
 const [MARGIN_Y, MARGIN_X] = [3, 6];
 
 /** @type {{id: Column | "plot", title: string, about: string, className: string}[]} */
@@ -75,7 +75,7 @@ class View {
 export class Table {
   /**
    * @param {Rows} rows
-   * @param {(row: Row) => void} onOpen  the detail view of a row is asked for
+   * @param {(row: Row) => void} onOpen  the user opens the detail view of a row
    */
   constructor(rows, onOpen) {
     this.rows = rows;
@@ -88,7 +88,7 @@ export class Table {
     /** The index of the first row that the canvas covers, and how many it covers. */
     this.first = 0;
     this.count = 0;
-    /** The row that the keyboard is at. @type {Row | null} */
+    /** The row with the keyboard focus. @type {Row | null} */
     this.active = null;
     /** The row whose detail view is open. @type {Row | null} */
     this.selected = null;
@@ -101,7 +101,7 @@ export class Table {
     new ResizeObserver(() => this.place()).observe(this.grid);
   }
 
-  /** Gives the rows in view their series, after the order, the size or the place has changed. */
+  /** Assigns series to the rows in view, after the order, the size or the scroll position has changed. */
   place() {
     const { shown } = this.rows;
     const height = `${shown.length * ROW_HEIGHT}px`;
@@ -234,7 +234,7 @@ export class Table {
       button.type = "button";
       button.textContent = title;
       if (about !== "") button.title = about;
-      // Plots are ordered by what they show last.
+      // Plots are ordered by their last value.
       const column = id === "plot" ? "age" : id;
       button.addEventListener("click", () => this.#sort(column));
       if (id === "plot") cell.classList.add("is-plot");

@@ -1,5 +1,5 @@
 /**
- * Text of strangers, and numbers, as people read them.
+ * Display of untrusted text, and of numbers.
  *
  * Characters that control how text is shown, or that cannot be seen, are replaced by their code, as \u{202e}.
  */
@@ -48,7 +48,7 @@ export function showText(element, text) {
   element.replaceChildren(...nodes);
 }
 
-/** What is shown for an unknown number. */
+/** The text for an unknown number. */
 export const UNKNOWN = "–";
 
 /**
@@ -103,7 +103,7 @@ export function counted(count, one, many) {
 }
 
 /**
- * A number of JSON; `null` if the value is none.
+ * A number of JSON; `null` if the value is not a number.
  * @param {unknown} value
  */
 export function numberOf(value) {
@@ -111,7 +111,7 @@ export function numberOf(value) {
 }
 
 /**
- * A short text of JSON with visible control characters; empty if the value is none.
+ * A short text of JSON with visible control characters; empty if the value is not a text.
  * @param {unknown} value
  */
 export function textOf(value) {
@@ -119,7 +119,7 @@ export function textOf(value) {
 }
 
 /**
- * The fields of a JSON object; none if the value is none.
+ * The fields of a JSON object; empty if the value is not an object.
  * @param {unknown} value
  * @returns {Record<string, unknown>}
  */

@@ -1,4 +1,4 @@
-/** Light or dark: as the system says, or as chosen. And the colours for canvases, which CSS does not reach. */
+/** Light or dark theme, from the system or as chosen; and the colours for canvases, to which CSS does not apply. */
 
 const KEY = "freshline-theme";
 const THEMES = ["auto", "light", "dark"];
@@ -43,7 +43,7 @@ export function setUpTheme(button) {
     try {
       localStorage.setItem(KEY, theme);
     } catch {
-      // Without storage, the choice holds until the page is left.
+      // Without storage, the choice is kept until the page is left.
     }
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (colours = null));

@@ -4,7 +4,7 @@ import { byId, setText } from "./fields.js";
 
 const KEY = "freshline-token";
 
-/** The token of the address or of the session; empty without one. The address does not keep it. */
+/** The token of the address or of the session; empty without one. It is removed from the address. */
 export function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given !== null) {
@@ -24,7 +24,7 @@ function storeToken(token) {
   try {
     sessionStorage.setItem(KEY, token);
   } catch {
-    // Without storage, the token holds until the page is left.
+    // Without storage, the token is kept until the page is left.
   }
 }
 
@@ -55,7 +55,7 @@ export function askForToken(reason) {
   });
 }
 
-/** What the form covers. */
+/** The elements behind the form. */
 function pageParts() {
   return /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".bar, .list, .detail, .link")]);
 }

@@ -1,5 +1,5 @@
 /**
- * The page in Chromium, with a gateway that simulates sources. Prints a line for each check, and ends with 1 if one
+ * The page in Chromium, with a gateway that simulates sources. Prints a line for each check, and exits with 1 if one
  * has failed. Screenshots are in target/web.
  */
 

@@ -23,7 +23,7 @@ export const HEADERS = {
   "Referrer-Policy": "no-referrer",
   "Cross-Origin-Opener-Policy": "same-origin",
 };
-/** How often states leave, ms. */
+/** The interval between states, ms. */
 const TICK = 10;
 
 export class FakeGateway {
@@ -64,7 +64,7 @@ export class FakeGateway {
     await new Promise((resolve) => this.server.close(resolve));
   }
 
-  /** A source sends nothing any more. */
+  /** Silences a source. */
   silence(source) {
     this.silent.add(source);
   }

@@ -1,6 +1,6 @@
 /**
- * The page in Firefox: `node firefox.mjs URL SOURCES` opens a gateway's page and waits for so many sources.
- * FIREFOX names another browser than Debian's.
+ * The page in Firefox: `node firefox.mjs URL SOURCES` opens a gateway's page and waits until it shows SOURCES sources.
+ * FIREFOX is the path of a browser other than Debian's.
  */
 
 import puppeteer from "puppeteer-core";

@@ -1,13 +1,13 @@
 /**
- * A gateway's end of one session with a browser, as simple as can be: over a transport that loses nothing, each
- * newest state leaves once. It has the four topics of the gateway and a key for each series and source.
+ * A minimal gateway's end of one session with a browser: over a transport without losses, each newest state is sent
+ * once. It has the four topics of the gateway and a key for each series and source.
  */
 
 import { randomBytes } from "node:crypto";
 import * as wire from "./wire.mjs";
 
 const TOPICS = ["names", "states", "sources", "link"];
-/** The longest update, bytes. */
+/** The maximum length of an update, in bytes. */
 const MAX_UPDATE = 1200;
 const SYMBOL = 1000;
 /** The clock starts at one year. */
@@ -16,7 +16,7 @@ const DRIFT = 500e-6;
 
 const now = () => Math.round(performance.now() * 1e6) + YEAR;
 
-/** What is sent of a topic or a key. */
+/** The sent state of a topic or a key. */
 class Slot {
   constructor(number, topic, key) {
     Object.assign(this, { number, topic, key, named: null, isNamed: false });
@@ -71,7 +71,7 @@ export class GatewaySession {
     this.removed.push(slot.number);
   }
 
-  /** Sends all that has changed. */
+  /** Sends all changes. */
   flush() {
     if (!this.isOpen) return;
     let [frames, length] = [[], 0];
@@ -104,7 +104,7 @@ export class GatewaySession {
     if (length > 0) this.#update(frames);
   }
 
-  /** A message of the browser has come. */
+  /** A message of the browser has arrived. */
   onMessage(bytes) {
     const ack = wire.parseAck(bytes);
     if (ack === null) return bytes[3] === 4 ? "close" : "";
@@ -149,7 +149,7 @@ export class GatewaySession {
     const offset = this.offset;
     const error = offset === null ? 0 : offset.error + DRIFT * (sentAt - this.offsetAt);
     const options = { opening, offset: opening || offset === null ? null : { ns: offset.ns, error } };
-    // Under load each 8th asks for an ack.
+    // Under load, every 8th update requests an ack.
     const wantsAck = opening || this.seq < 16 || this.seq % 8 === 0;
     this.send(wire.update(this.session, this.seq++, sentAt, frames, { ...options, wantsAck }));
   }

@@ -1,6 +1,6 @@
 /**
- * The page at a real gateway, over WebTransport and WebSocket. FRESHLINE names the program (default: freshline);
- * where it was built without the page, the files of this folder are served in their place.
+ * The page at a real gateway, over WebTransport and WebSocket. FRESHLINE is the program (default: freshline); if it
+ * was built without the page, the files of this folder are served instead.
  */
 
 import { spawn } from "node:child_process";
@@ -15,7 +15,7 @@ const children = [];
 
 process.on("exit", () => children.forEach((it) => it.kill()));
 
-/** Starts the program, and returns the first match in what it prints. */
+/** Starts the program, and returns the first match in its output. */
 function start(args, wanted) {
   const child = spawn(PROGRAM, args);
   children.push(child);
@@ -47,14 +47,14 @@ for (let at = 0; at < SOURCES; at++) {
 }
 
 const isBuiltIn = (await fetch(`http://127.0.0.1:${WEB}/monitor/main.js`)).ok;
-// Chromium takes files that a test serves for those of another network.
+// Chromium treats files that a test serves as those of another network.
 const browser = await launch(isBuiltIn ? [] : ["--disable-features=LocalNetworkAccessChecks"]);
 for (const transport of ["WebTransport", "WebSocket"]) await shows(transport);
 await restarts();
 await browser.close();
 finish();
 
-/** A page at the gateway; without WebTransport if WebSocket is wanted. */
+/** A page at the gateway; without WebTransport to test WebSocket. */
 async function pageAt(transport) {
   const opened = await open(browser, "about:blank");
   const { page } = opened;

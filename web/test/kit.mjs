@@ -1,17 +1,17 @@
-/** What browser tests share: the browser, checks that print a line each, and pages that note every fault. */
+/** Shared parts of browser tests: the browser, checks that print a line each, and pages that record every error. */
 
 import { existsSync, mkdirSync } from "node:fs";
 import { chromium } from "playwright-core";
 
-/** Where screenshots go. */
+/** The folder of screenshots. */
 export const PICTURES = new URL("../../target/web/", import.meta.url).pathname;
 
 let failed = 0;
 let passed = 0;
 
 /**
- * Prints whether something holds.
- * @param {string} what  a sentence that says what holds
+ * Prints whether a claim holds.
+ * @param {string} what  the claim, a sentence
  * @param {unknown} holds
  * @param {unknown} [found]  printed if it does not hold
  */
@@ -21,7 +21,7 @@ export function check(what, holds, found = "") {
   console.log(`${holds ? "ok    " : "FAILED"} ${what}${holds || found === "" ? "" : `: ${JSON.stringify(found)}`}`);
 }
 
-/** Ends the process: with 1 if a check has failed. */
+/** Ends the process; the exit code is 1 if a check has failed. */
 export function finish() {
   console.log(`${passed} passed, ${failed} failed`);
   process.exit(failed === 0 && passed > 0 ? 0 : 1);
@@ -36,7 +36,7 @@ export function launch(args = []) {
   return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", ...args] });
 }
 
-/** A page that notes errors of the console, exceptions and breaches of its content security policy. */
+/** A page that records console errors, exceptions and violations of its content security policy. */
 export async function open(browser, url, { scheme = "light", width = 1440, height = 900, motion = "no-preference" } = {}) {
   const context = await browser.newContext({
     viewport: { width, height },
@@ -58,7 +58,7 @@ export async function open(browser, url, { scheme = "light", width = 1440, heigh
   return { page, context, faults, allFaults };
 }
 
-/** Waits until a function of the page returns something true; the last value if that takes too long. */
+/** Waits until a function of the page returns a true value; returns the last value after a time limit. */
 export async function until(page, what, argument, timeout = 10_000) {
   try {
     return await (await page.waitForFunction(what, argument, { timeout, polling: 100 })).jsonValue();

@@ -1,8 +1,8 @@
-// Opens the lab as a page in Chromium, uses it, and fails on errors, on breaches of the policy and on findings of axe-core.
+// Opens the lab's page in Chromium, uses it, and fails on errors, violations of the policy, and findings of axe-core.
 //
 //     node web/test/lab-page.mjs FOLDER PICTURES
 //
-// FOLDER has the page, and PICTURES gets pictures of it in both schemes.
+// FOLDER has the page, and PICTURES gets screenshots of it in both colour schemes.
 
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
@@ -59,14 +59,14 @@ async function framesAdvance() {
 async function controlsAct() {
   const { context, page, troubles } = await open({ colorScheme: "light" });
   await page.locator("#speed").selectOption("4");
-  // A rate that overloads the bottleneck: the queue fills, and the age is of seconds.
+  // A rate that overloads the bottleneck: the queue fills, and the age reaches seconds.
   await page.locator("#slider-rate").fill("480");
   assert.equal((await state(page)).settings.law, "fixed");
   await page.locator("#skip").click();
   await page.waitForFunction(() => document.getElementById("insight").textContent.includes("more than the bottleneck carries"));
   await page.waitForTimeout(1000);
   const overloaded = await mean(page);
-  // A law finds a rate that does not.
+  // A law finds a rate that does not overload it.
   await page.getByRole("radio", { name: "Tenth" }).check();
   assert.equal((await state(page)).settings.law, "tenth");
   await page.locator("#skip").click();
@@ -109,7 +109,7 @@ async function everyoneCanUseIt() {
   await context.close();
   assert.deepEqual(troubles, []);
   for (const colorScheme of ["dark", "light"]) {
-    // The policy forbids to add a script to the page, so this context ignores it.
+    // The policy forbids adding a script to the page, so this context ignores the policy.
     const { context, page } = await open({ colorScheme, bypassCSP: true }, "#law=tenth&cross_traffic=tcp");
     await page.addScriptTag({ path: axe });
     const { violations } = await page.evaluate(() => window.axe.run());
@@ -119,7 +119,7 @@ async function everyoneCanUseIt() {
   }
 }
 
-/** Settings of an address that mean nothing keep their defaults. */
+/** Invalid settings in an address keep their defaults. */
 async function strangeAddresses() {
   const { context, page, troubles } = await open({}, "#law=%3Cscript%3E&rate=1e9&sources=2.6&jitter_ms=90&delay_ms=5&queue=__proto__");
   const { settings } = await state(page);

@@ -4,7 +4,7 @@
  *
  *     node test/load.mjs [--seconds 20] [--sources 1000] [--rate 20]
  *
- * A frame counts as dropped if the next one came a frame's time later than it should. The gateway runs in a process
+ * A frame counts as dropped if the next one is late by the duration of a frame. The gateway runs in a process
  * of its own. With other programs on the machine (a load average above its number of processors), rates and frames
  * are printed, but not checked.
  */
@@ -22,10 +22,10 @@ const { values } = parseArgs({
   },
 });
 const [seconds, sources, rate] = [values.seconds, values.sources, values.rate].map(Number);
-/** How much the heap may grow after it has settled, bytes. */
+/** The maximum growth of the heap after it has settled, in bytes. */
 const MAX_GROWTH = 3e6;
 const MAX_DROPPED = 0.05;
-/** Histories and percentiles have their whole size after this time, s. */
+/** The time after which histories and percentiles have their full size, s. */
 const SETTLE = 15;
 
 const gateway = spawn(process.execPath, [
@@ -39,7 +39,7 @@ const address = await new Promise((resolve, reject) => {
   gateway.once("exit", (code) => reject(new Error(`the gateway ended with ${code}`)));
 });
 
-/** Whether other programs need the processors: then rates and frames say nothing about the page. */
+/** Whether other programs need the processors: rates and frames are then not meaningful. */
 const load = loadavg()[0];
 const isBusy = load > cpus().length;
 
@@ -111,7 +111,7 @@ async function measure(duration) {
   return { ...one, states: (await states()) - before };
 }
 
-/** In the page: how many frames come in some ms, and how many do not. */
+/** In the page: the numbers of drawn and of dropped frames in some ms. */
 async function countFrames(ms) {
   const stamps = [];
   const from = performance.now();

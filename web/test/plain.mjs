@@ -1,4 +1,4 @@
-/** A WebSocket server as it is mostly written: `node plain.mjs PORT` sends each state to whoever connects, 200/s. */
+/** A typical WebSocket server: `node plain.mjs PORT` sends each state to every client, 200/s. */
 
 import { WebSocketServer } from "ws";
 

@@ -1,4 +1,4 @@
-/** Simulated sources, with the payloads that a page must be able to show, and names that it must not obey. */
+/** Simulated sources, with all kinds of payloads that a page must show, and names that must not become markup. */
 
 import { deflateSync } from "node:zlib";
 
@@ -11,7 +11,7 @@ export const HOSTILE = {
 
 const KINDS = ["pose", "battery", "camera", "log", "cloud"];
 
-/** A series: when it has its next state, and what that is. */
+/** A series: the time and the content of its next state. */
 class Simulated {
   constructor(id, source, topic, key, rate, kind) {
     Object.assign(this, { id, source, topic, key, rate, kind });
@@ -52,7 +52,7 @@ class Simulated {
   }
 }
 
-/** What `freshline source --status` sends of a law over two paths; the second has a hostile name. */
+/** The status of a law over two paths, as `freshline source --status` sends it; the second path has a hostile name. */
 function statusOf(count) {
   const path = { monitor: "192.0.2.7:3774", state: "live", share: 0.5, updates_per_s: 40, srtt_ms: 31.5, one_way_delay_ms: 14, lost: 2, silences: 0 };
   const law = { law: "tenth", phase: "steering", rate: 80.5, limited_by: null, srtt_ms: 31.5, rtt_min_ms: 28, backlog_mean: 2.4 };

@@ -1,4 +1,4 @@
-/** Checks that client/types is what tsc makes of the library; `npm run types` makes it. */
+/** Checks that client/types is equal to tsc's output for the library; `npm run types` writes it. */
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";

@@ -109,7 +109,7 @@ export function parseAck(bytes) {
   return ack;
 }
 
-/** Whether an ack says that an update has arrived with all that is in it. */
+/** Whether an ack confirms an update with all of its content. */
 export function names(ack, seq) {
   if (seq === ack.seq) return ack.parts === null || !ack.parts.noRoom;
   const back = ack.seq - seq;

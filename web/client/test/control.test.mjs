@@ -1,4 +1,4 @@
-/** Control messages, what a gateway offers, and lines of a stream: hostile or not. */
+/** Control messages, endpoint descriptions, and lines of a stream: hostile or not. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** A receiver at the end of a path that loses, reorders and copies; hostile updates; bounded memory. */
+/** A receiver behind a path that loses, reorders and duplicates updates; hostile updates; bounded memory. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -12,7 +12,7 @@ const START = 31_536_000_000_000_000;
 const text = (bytes) => new TextDecoder().decode(bytes);
 const bytes = (it) => new TextEncoder().encode(it);
 
-/** A receiver that notes what it reports. */
+/** A receiver that records its events. */
 function receiver(options) {
   const log = { states: [], gone: [], opened: 0, closed: [], ages: 0 };
   const it = new Receiver(
@@ -142,7 +142,7 @@ test("a lossy path that reorders leads to the newest states and the right keys",
       sent.push([seq, frames]);
     }
     const { it, send } = opened();
-    // The last update of each key must arrive, as a source repeats it until it does.
+    // The last update of each key must arrive, because a source repeats it until it does.
     const last = new Map();
     sent.forEach(([seq, frames]) => last.set(frames.at(-1)[2], seq));
     const kept = sent.filter(([seq]) => random() < 0.7 || [...last.values()].includes(seq));
@@ -187,7 +187,7 @@ test("the clocks' offset gives ages, also of states that came before it", () => 
   // Update 1 left 1 ms after the start, and its state was 2 ms old; clocks differ by `offset`.
   assert.ok(Math.abs(topic.generatedAt - (now - 5e6 + 1e6 - 2e6)) <= 256 + 8, `${topic.generatedAt - now}`);
   assert.ok(topic.uncertainty >= 64_000 && topic.uncertainty < 80_000, `${topic.uncertainty}`);
-  // An offset by which an update has come before it left is not believed.
+  // An offset according to which an update arrived before it left is rejected.
   send(3, [source.stateFrame(3, 0, 0, bytes("b"))], { offset: { ns: offset.ns + 60e6, error: 64_000 } }, now + 2e6);
   assert.ok(Number.isNaN(topic.generatedAt));
 });

@@ -1,4 +1,4 @@
-/** Subscriptions: the newest state of each series, in turn. Catalogues: what a gateway sends, hostile or not. */
+/** Subscriptions: the newest state of each series, in turn. Catalogues: data from a gateway, hostile or not. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

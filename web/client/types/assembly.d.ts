@@ -1,7 +1,7 @@
 /**
  * Puts states together that take several updates.
  *
- * At most two states of a topic are half received at a time. A part goes where the first of these rules says:
+ * At most two states of a topic are half received at a time. The first of these rules that applies to a part decides:
  *
  * | the part | result |
  * |---|---|
@@ -31,28 +31,28 @@ export type Half = {
      */
     bytes: Uint8Array;
     /**
-     * 1 for each symbol that has come
+     * 1 for each symbol that has arrived
      */
     stored: Uint8Array;
     /**
-     * how many have come
+     * how many have arrived
      */
     count: number;
     /**
-     * the count of parts when the last one came
+     * the count of parts when the last one arrived
      */
     fedAt: number;
 };
 /**
- * A state of which some symbols have come.
+ * A state of which some symbols have arrived.
  * @typedef {object} Half
  * @property {number} number  of the state
  * @property {number} generated  when it was generated, on the source's clock
  * @property {Layout} layout
  * @property {Uint8Array} bytes  the state, with zeroes where symbols are missing
- * @property {Uint8Array} stored  1 for each symbol that has come
- * @property {number} count  how many have come
- * @property {number} fedAt  the count of parts when the last one came
+ * @property {Uint8Array} stored  1 for each symbol that has arrived
+ * @property {number} count  how many have arrived
+ * @property {number} fedAt  the count of parts when the last one arrived
  */
 /** The room that all states of a session share, in bytes. */
 export declare class Room {
@@ -77,7 +77,7 @@ export declare class Assembly {
     /** @param {Room} room */
     constructor(room: Room);
     /**
-     * A part has come.
+     * A part has arrived.
      * @param {number} number  of its state, which is newer than the one that is held
      * @param {number} generated
      * @param {Layout} layout

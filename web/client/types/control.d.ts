@@ -1,7 +1,7 @@
 /**
  * Control messages: JSON to and from the gateway, each request with a number that the answer repeats.
  */
-/** The longest message, bytes. */
+/** The maximum length of a message, in bytes. */
 export declare const MAX_MESSAGE: number;
 export type Answer = {
     /**
@@ -41,7 +41,7 @@ export declare class Control {
      */
     request(fields: Record<string, unknown>): Promise<Answer>;
     /**
-     * A message has come; anything but an answer to a request is ignored.
+     * A message has arrived; anything but an answer to a request is ignored.
      * @param {string} text
      */
     onText(text: string): void;

@@ -4,7 +4,7 @@
  * A read past the end returns 0 and sets `failed`, which stays set: a parser reads all its fields and checks
  * `failed` once.
  */
-/** 2³²: numbers of 64 bits are read as two halves. */
+/** 2³²; 64-bit numbers are read as two halves. */
 export declare const HALF = 4294967296;
 /** A position in bytes, up to an end. */
 export declare class Cursor {

@@ -1,4 +1,4 @@
-/** What a gateway offers: the answer of `GET /api/endpoint`. */
+/** The endpoint description of a gateway: the answer to `GET /api/endpoint`. */
 export type Endpoint = {
     /**
      * of the gateway
@@ -30,7 +30,7 @@ export declare class Refused extends Error {
     constructor();
 }
 /**
- * Asks a gateway what it offers.
+ * Requests the endpoint description of a gateway.
  * @param {URL} url  of the gateway
  * @param {string} token
  * @param {AbortSignal} signal

@@ -21,7 +21,7 @@ export type Options = {
     token: string;
     /**
      * SHA-256 hashes of the gateway's certificate, in hexadecimal digits, known by other
-     * means: then those that the gateway itself names are not trusted
+     * means: the hashes that the gateway itself sends are then not trusted
      */
     pin?: string[];
     /**
@@ -43,17 +43,17 @@ export type Event = "open" | "close" | "status" | "change" | "state" | "removed"
  * @throws {Refused | Error}  if the gateway refuses the token, or cannot be reached
  */
 export declare function connect(url: string | URL, options: Options): Promise<Monitor>;
-/** A connection to a gateway, which comes back after failures by itself until it is closed or refused. */
+/** A connection to a gateway, which reconnects after failures until it is closed or refused. */
 export declare class Monitor {
     #private;
     /** @type {Status} */
     status: Status;
     /** Why it has this status; may be empty. */
     reason: string;
-    /** What went wrong last. @type {Error | null} */
+    /** The last error. @type {Error | null} */
     error: Error | null;
     /**
-     * Begins to connect; `connect` waits until it has.
+     * Begins to connect; `connect` waits for the connection.
      * @param {string | URL} url
      * @param {Options} options
      */
@@ -62,11 +62,11 @@ export declare class Monitor {
     get transport(): "websocket" | "webtransport" | null;
     /** Why this transport is used. */
     get transportReason(): string;
-    /** What the gateway offers; `null` before it was reached. */
+    /** The gateway's endpoint description; `null` before it was reached. */
     get endpoint(): import("./endpoint.js").Endpoint | null;
     /** The law between gateway and browser, and counters of both, as the gateway reports them each second. */
     get link(): Record<string, unknown> | null;
-    /** Updates of the session: those that were fresh, stale and missing. */
+    /** The numbers of fresh, stale and missing updates of the session. */
     get counts(): {
         fresh: number;
         stale: number;
@@ -100,7 +100,7 @@ export declare class Monitor {
      * Puts a state into a topic that the gateway's monitor sends to its sources.
      * @param {string} topic  one of `endpoint.commands`
      * @param {string | Uint8Array} state
-     * @returns {Promise<void>}  once the gateway has taken it; rejected with its reason if it refuses
+     * @returns {Promise<void>}  once the gateway has accepted it; rejected with its reason if it refuses
      */
     command(topic: string, state: string | Uint8Array): Promise<void>;
     /**

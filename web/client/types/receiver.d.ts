@@ -1,6 +1,6 @@
 /**
- * The monitor's end of a Freshline session: takes datagrams, keeps the newest state of each topic, and says what
- * to answer. It has no clock and no socket. What it does is in docs/protocol.md.
+ * The monitor's end of a Freshline session: takes datagrams, keeps the newest state of each topic, and returns the
+ * answers. It has no clock and no socket. docs/protocol.md specifies its behaviour.
  *
  * The transport has proven the address, so an update with an opening begins a session without a challenge.
  * Times of the source's clock are kept relative to the session's first update, so that a `Number` holds them
@@ -22,11 +22,11 @@ export type Listener = {
      */
     onGone: (topic: Topic) => void;
     /**
-     * the ages of states that came before have become known
+     * the ages of earlier states have become known
      */
     onAges: () => void;
     /**
-     * a session has begun; topics of the one before do not count any more
+     * a session has begun; topics of the previous one are no longer valid
      */
     onOpen: () => void;
     /**
@@ -34,17 +34,17 @@ export type Listener = {
      */
     onClose: (reason: string) => void;
 };
-/** What a frame was to its topic. @typedef {"fresh" | "late" | "other" | "no room"} Outcome */
+/** The effect of a frame on its topic. @typedef {"fresh" | "late" | "other" | "no room"} Outcome */
 /**
- * What a receiver reports.
+ * The events of a receiver.
  * @typedef {object} Listener
  * @property {(topic: Topic) => void} onState  a topic with a name has a newer state
  * @property {(topic: Topic) => void} onGone  a key was removed
- * @property {() => void} onAges  the ages of states that came before have become known
- * @property {() => void} onOpen  a session has begun; topics of the one before do not count any more
+ * @property {() => void} onAges  the ages of earlier states have become known
+ * @property {() => void} onOpen  a session has begun; topics of the previous one are no longer valid
  * @property {(reason: string) => void} onClose  the source has ended the session
  */
-/** What a session knows. */
+/** The state of a session. */
 declare class Session {
     high: number;
     low: number;
@@ -80,7 +80,7 @@ export declare class Receiver {
         maxMemory?: number;
     });
     /**
-     * A datagram has come.
+     * A datagram has arrived.
      * @param {Uint8Array} bytes  must not change afterwards
      * @param {number} now  ns on the monitor's clock
      * @returns {Uint8Array | null}  the answer, whose hold is 0 (`wire.setHold`)
@@ -88,7 +88,7 @@ export declare class Receiver {
     receive(bytes: Uint8Array, now: number): Uint8Array | null;
     /** The bytes that end the session from this side; `null` without one. */
     close(): Uint8Array<ArrayBufferLike> | null;
-    /** The number of updates of the session: those that were fresh, stale, and missing. */
+    /** The numbers of fresh, stale and missing updates of the session. */
     get counts(): {
         fresh: number;
         stale: number;

@@ -1,10 +1,10 @@
 /**
- * What a gateway sends: the series of all sources, their states, counters of the sources, and the link to the
+ * The data from a gateway: the series of all sources, their states, counters of the sources, and the link to the
  * gateway. A series is a topic of a source, or a key of it.
  *
  * The gateway has four topics. `names`, `states` and `sources` have keys of 2 bytes, the number of a series or
- * a source; a state can come before the name of its series. Everything in them comes from strangers: fields
- * are checked, and texts are only used as keys of a `Map`, never of an object.
+ * a source; a state can arrive before the name of its series. All of it is untrusted input: fields are checked,
+ * and texts are only used as keys of a `Map`, never of an object.
  */
 export type Topic = import("./topics.js").Topic;
 /** One topic of a source, or one key of it, with its newest state. */
@@ -29,11 +29,11 @@ export declare class Series {
     isCut: boolean;
     /** When the state was generated, ms of `performance.now()`; `NaN` if it is not known. */
     generatedAt: number;
-    /** By how much that may be wrong, ms. */
+    /** The maximum error of that, ms. */
     uncertainty: number;
-    /** When the state came, ms of `performance.now()`. */
+    /** When the state arrived, ms of `performance.now()`. */
     receivedAt: number;
-    /** States that have come. */
+    /** States that have arrived. */
     count: number;
     /** Whether the gateway has named it in the present session. */
     isConfirmed: boolean;
@@ -66,11 +66,11 @@ export type Source = {
      */
     rate: number | null;
     /**
-     * updates that were the newest when they came
+     * updates that were the newest when they arrived
      */
     fresh: number | null;
     /**
-     * updates that came after a newer one
+     * updates that arrived after a newer one
      */
     stale: number | null;
     /**
@@ -125,8 +125,8 @@ export type Listener = {
  * @property {string} address
  * @property {number | null} silence  time since its last update, at `receivedAt`, s
  * @property {number | null} rate  updates per second
- * @property {number | null} fresh  updates that were the newest when they came
- * @property {number | null} stale  updates that came after a newer one
+ * @property {number | null} fresh  updates that were the newest when they arrived
+ * @property {number | null} stale  updates that arrived after a newer one
  * @property {number | null} missing  updates that have not come
  * @property {number | null} ageMean  ms
  * @property {number | null} ageP95  95th percentile of the age over time, ms
@@ -139,7 +139,7 @@ export type Listener = {
  * @property {number} receivedAt  ms of `performance.now()`
  */
 /**
- * What a catalogue reports.
+ * The events of a catalogue.
  * @typedef {object} Listener
  * @property {(series: Series) => void} onState
  * @property {(series: Series) => void} onRemoved
@@ -158,7 +158,7 @@ export declare class Catalogue {
     ended: Map<number, number>;
     /** @type {Map<number, Source>} */
     sources: Map<number, Source>;
-    /** Whether series that end may be named again at once, as after other wishes. */
+    /** Whether series that end may be named again at once, as after new patterns. */
     isRenaming: boolean;
     /** The gateway's law and counters. @type {Record<string, unknown> | null} */
     link: Record<string, unknown> | null;
@@ -166,7 +166,7 @@ export declare class Catalogue {
     constructor(listener: Listener);
     /** A session has begun: the numbers are those of another gateway, but the series may be the same. */
     begin(): void;
-    /** The gateway is told other patterns: it ends all series, and names those again that match. */
+    /** The gateway gets new patterns: it ends all series, and names the matching ones again. */
     expectNames(): void;
     /** Removes series that were not named again. */
     sweep(): void;
@@ -180,6 +180,6 @@ export declare class Catalogue {
      * @param {string | null} key
      */
     find(path: string, key: string | null): Series | null;
-    /** The clocks' offset has become known: so have the ages of states that came before. */
+    /** The clocks' offset has become known: so have the ages of states that arrived before. */
     learnAges(): void;
 }

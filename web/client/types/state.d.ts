@@ -1,4 +1,4 @@
-/** A state as applications get it. */
+/** A state, as applications receive it. */
 export type Series = import("./series.js").Series;
 /** The newest state of a series at some moment; later states do not change it. */
 export declare class State {
@@ -17,7 +17,7 @@ export declare class State {
     length: number;
     /** Whether the state is longer than the gateway's limit, and was cut. */
     isCut: boolean;
-    /** When the state came, ms of `performance.now()`. */
+    /** When the state arrived, ms of `performance.now()`. */
     receivedAt: number;
     /** @param {Series} series */
     constructor(series: Series);
@@ -25,7 +25,7 @@ export declare class State {
     get generatedAt(): number;
     /** The age now, ms; `null` if it is not known, as before the clocks' offset is. */
     get age(): number | null;
-    /** By how much the age may be wrong, ms; `Infinity` if it is not known. */
+    /** The maximum error of the age, ms; `Infinity` if it is not known. */
     get uncertainty(): number;
     /** The state as UTF-8 text; other bytes become U+FFFD. */
     get text(): string;

@@ -1,6 +1,6 @@
 /**
- * States of the series that match patterns, for a consumer of any speed: of each series the newest state, the
- * series in turn. States that a newer one replaces before the consumer takes them are left out.
+ * States of the series that match patterns, for a consumer of any speed: the newest state of each series, the
+ * series in turn. A state that is replaced before the consumer takes it is skipped.
  */
 import { State } from "./state.js";
 export type Series = import("./series.js").Series;
@@ -39,7 +39,7 @@ export declare class Subscription implements AsyncIterableIterator<State> {
     next(): Promise<IteratorResult<State>>;
     /** Ends the subscription. @returns {Promise<IteratorResult<State>>} */
     return(): Promise<IteratorResult<State>>;
-    /** Ends the subscription; nothing more comes. */
+    /** Ends the subscription; no more states are delivered. */
     end(): void;
     [Symbol.asyncIterator](): this;
 }

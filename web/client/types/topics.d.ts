@@ -1,19 +1,19 @@
 /**
  * The topics and keys of a session by their numbers, and the newest state of each.
  *
- * A number can be that of one key after another. The first update that names a key, its name frame says which,
- * begins the key's life under the number: frames with lower state numbers belong to a former key and change
- * nothing. Of a removed key the number of the removal is kept, so that no late update brings it back. So any
- * order of updates, and any number of copies, leads to the same keys.
+ * A number can belong to several keys in sequence. The name frame of a key contains the number of the first update
+ * that names it, with which the key's life under the number begins: frames with lower state numbers belong to a
+ * former key and are ignored. For a removed key the number of the removal is kept, so that no late update restores
+ * the key. So any order of updates, and any number of copies, leads to the same keys.
  */
 import { Assembly, Room } from "./assembly.js";
 /** The newest state of a topic or a key. */
 export declare class Topic {
     number: number;
     life: number;
-    /** The name of the topic; empty until it has come. */
+    /** The name of the topic; empty until it has arrived. */
     name: string;
-    /** @type {Uint8Array | null}  The key; `null` if the topic has no keys, or before the name has come. */
+    /** @type {Uint8Array | null}  The key; `null` if the topic has no keys, or before the name has arrived. */
     key: Uint8Array | null;
     /** @type {Uint8Array | null}  The newest state. */
     payload: Uint8Array | null;
@@ -23,11 +23,11 @@ export declare class Topic {
     generated: number;
     /** The same on the monitor's clock, ns; `NaN` while unknown. */
     generatedAt: number;
-    /** By how much that may be wrong, ns. */
+    /** The maximum error of that, ns. */
     uncertainty: number;
-    /** When the state came, ns on the monitor's clock. */
+    /** When the state arrived, ns on the monitor's clock. */
     receivedAt: number;
-    /** States that were the newest when they came. */
+    /** States that were the newest when they arrived. */
     fresh: number;
     room: Room;
     /** @type {Assembly | null} */
@@ -65,7 +65,7 @@ export declare class Topics {
      */
     constructor(limit: number, onGone: (topic: Topic) => void);
     /**
-     * The topic with a number, which is new if need be.
+     * The topic with a number, which is created if necessary.
      * @param {number} number
      * @returns {Topic | null}  `null` if there is no room
      */
@@ -77,7 +77,7 @@ export declare class Topics {
      */
     isFormer(number: number, stateNumber: number): boolean;
     /**
-     * The name of a topic or a key has come.
+     * The name of a topic or a key has arrived.
      * @param {number} number
      * @param {number} life  the first update that named this key; 0 of a topic
      * @param {string} name

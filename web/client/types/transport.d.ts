@@ -41,7 +41,7 @@ export type Target = {
     transport: "auto" | "webtransport" | "websocket";
 };
 /**
- * What a connection reports.
+ * The events of a connection.
  * @typedef {object} Listener
  * @property {(connection: Connection) => void} onOpen  before anything else
  * @property {(bytes: Uint8Array) => void} onDatagram
@@ -89,7 +89,7 @@ export declare class Lines {
     /** @param {(line: string) => void} onLine */
     constructor(onLine: (line: string) => void);
     /**
-     * Bytes have come.
+     * Bytes have arrived.
      * @param {Uint8Array} bytes
      * @throws {Error}  if a line is too long
      */

@@ -56,7 +56,7 @@ export type Frame = {
      */
     name: string;
     /**
-     * kind 4: what is named
+     * kind 4: the type of the named object
      */
     of: "topic" | "key" | "records";
 };
@@ -84,7 +84,7 @@ export type Offset = {
      */
     ns: number;
     /**
-     * by how much it may be too high, ns; `Infinity` if unbounded
+     * the maximum by which it is too high, ns; `Infinity` if unbounded
      */
     error: number;
 };
@@ -150,7 +150,7 @@ export type Close = {
  * @property {Layout | null} layout  kind 2: how the state is cut
  * @property {number} index  kind 2: which symbol
  * @property {string} name  kind 4: the name of the topic
- * @property {"topic" | "key" | "records"} of  kind 4: what is named
+ * @property {"topic" | "key" | "records"} of  kind 4: the type of the named object
  */
 /**
  * How a state is cut into symbols.
@@ -164,7 +164,7 @@ export type Close = {
  * An estimate of (monitor's clock − source's clock).
  * @typedef {object} Offset
  * @property {number} ns  the estimate, a multiple of 256 ns
- * @property {number} error  by how much it may be too high, ns; `Infinity` if unbounded
+ * @property {number} error  the maximum by which it is too high, ns; `Infinity` if unbounded
  */
 /**
  * An update.
@@ -203,7 +203,7 @@ export declare function parse(bytes: Uint8Array): Update | Close | null;
 export declare function hasControl(text: string): boolean;
 export type Ack = {
     /**
-     * the update was the newest when it came
+     * the update was the newest when it arrived
      */
     isNewest: boolean;
     /**
@@ -211,11 +211,11 @@ export type Ack = {
      */
     receivedAt: number;
     /**
-     * updates so far that were the newest when they came
+     * updates so far that were the newest when they arrived
      */
     fresh: number;
     /**
-     * updates that came after a newer one
+     * updates that arrived after a newer one
      */
     stale: number;
     /**
@@ -233,7 +233,7 @@ export type PartsAck = {
      */
     noRoom: boolean;
     /**
-     * which of the 64 updates before it have come, the upper 32 bits
+     * which of the 64 updates before it have arrived, the upper 32 bits
      */
     beforeHigh: number;
     /**
@@ -246,20 +246,20 @@ export type PartsAck = {
     newest: number | null;
 };
 /**
- * What a monitor answers to an update.
+ * The answer of a monitor to an update.
  * @typedef {object} Ack
- * @property {boolean} isNewest  the update was the newest when it came
+ * @property {boolean} isNewest  the update was the newest when it arrived
  * @property {number} receivedAt  ns on the monitor's clock
- * @property {number} fresh  updates so far that were the newest when they came
- * @property {number} stale  updates that came after a newer one
+ * @property {number} fresh  updates so far that were the newest when they arrived
+ * @property {number} stale  updates that arrived after a newer one
  * @property {number} missing  updates before the newest that have not come
  * @property {PartsAck | null} parts  of an update of parts
  */
 /**
- * Which states in parts, and topics, have come.
+ * Which states in parts, and topics, have arrived.
  * @typedef {object} PartsAck
  * @property {boolean} noRoom  there was no room for a state in the update
- * @property {number} beforeHigh  which of the 64 updates before it have come, the upper 32 bits
+ * @property {number} beforeHigh  which of the 64 updates before it have arrived, the upper 32 bits
  * @property {number} beforeLow  the lower 32 bits; the lowest is of the update just before
  * @property {number | null} newest  the number of the newest whole state
  */

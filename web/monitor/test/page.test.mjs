@@ -1,4 +1,4 @@
-/** What the page shows, as far as no browser is needed: texts, payloads, ages. */
+/** Parts of the page that need no browser: texts, payloads, ages. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
