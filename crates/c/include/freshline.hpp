@@ -31,7 +31,7 @@ struct Bytes : std::span<const std::uint8_t> {
 };
 using Nanos = std::chrono::nanoseconds;
 
-/// Why a call failed; what() is the library's text.
+/// The reason of a failed call; `what()` is the library's text.
 struct Error : std::runtime_error {
     explicit Error(fl_error failed) : std::runtime_error(fl_last_error()), code(failed) {}
     const char *name() const noexcept { return fl_error_name(code); }
@@ -50,7 +50,7 @@ protected:
 };
 
 inline void check(fl_error code) { if (code != FL_OK) throw Error(code); }
-/// Empty for NULL: of a handle that was closed or moved from, or a value that there is not.
+/// Empty for NULL, that is for a closed or moved-from handle, or for a missing value.
 inline const char *text(const char *given) { return given ? given : ""; }
 /// Calls `function(arguments..., &result)`.
 template <class T, class... A> T get(fl_error (*function)(A...), auto... arguments) {

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Arrivals that are drawn before, steps between two looks at the clock, and measurements. */
+/* Arrivals that are drawn in advance, steps between two readings of the clock, and measurements. */
 #define DRAWN (1u << 17)
 #define BATCH 4096u
 #define MEASUREMENTS 100u
@@ -65,7 +65,7 @@ __attribute__((noinline)) static void lost(const struct packet *packet, enum rea
 	drops[reason] += packet->size != 0;
 }
 
-/* A compiler may not see through it. */
+/* Volatile, so that the compiler cannot inline it. */
 static void (*volatile sink)(const struct packet *, enum reason) = lost;
 
 static uint64_t state = 1;

@@ -1,4 +1,4 @@
-/* A program that does nothing: the time of its run is what the kernel's statistics add to any run. */
+/* An empty program: the time of its run is the overhead of the kernel's statistics in any run. */
 #define SEC(name) __attribute__((section(name), used))
 
 struct __sk_buff;

@@ -1,14 +1,14 @@
-/* law.h of DTPA as a program: what it is told, line by line, and what it knows after a round trip.
+/* law.h of DTPA as a program: its input, line by line, and its output after a round trip.
  *
  *     new SHARE_PER_1000_S RTT_WEIGHT MAX_WINDOW MEMORY WITHOUT_PEAK
  *     sent SEGMENTS
  *     timeout
  *     fast_retransmit
- *     round_trip SAMPLE_US WINDOW  ->  TXP and the round trip in us, the rate in bytes a second with
- *                                      a window of so many segments, of SEGMENT bytes each, the
- *                                      segments that it may have; segments and losses counted;
- *                                      the window that TCP is held to, the same while it repairs a
- *                                      loss, and the threshold of a reduction that begins with it */
+ *     round_trip SAMPLE_US WINDOW  ->  TXP and the RTT in us; for a window of WINDOW segments of
+ *                                      SEGMENT bytes each, the rate in bytes per second; the maximum
+ *                                      window in segments; the counted segments and losses; the
+ *                                      limited window, the same while TCP repairs a loss, and the
+ *                                      threshold of a reduction that begins with it */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,27 +1,27 @@
-/* law.h and packet.h of IFC as a program: what they are told, line by line, and what they make of it.
+/* law.h and packet.h of IFC as a program: input, line by line, and output.
  *
- *     scheduler SCHEDULER SHARE CREDIT FRAME_NS       begins anew
+ *     scheduler SCHEDULER SHARE CREDIT FRAME_NS       a new scheduler
  *     share SHARE
  *     prefer NOW_NS              ->  the class that goes first
  *     sent CLASS BYTES
- *     shaper                                          begins anew
- *     arrive NOW_NS                                   where nothing waits
- *     send BYTES RATE            ->  when the transmission ends
+ *     shaper                                          a new shaper
+ *     arrive NOW_NS                                   at an empty queue
+ *     send BYTES RATE            ->  the end of the transmission
  *     framing OVERHEAD MPU CELLS
- *     on_link BYTES              ->  how many bytes it takes on the link
- *     segments GSO_SEGS GSO_SIZE LENGTH ON_WIRE BEFORE  ->  how many it has
- *     ether_type TYPE            ->  whether it keeps the link itself working
- *     beside WAITING OTHERS WAS_LAST  ->  whether such a packet goes first
- *     codel TARGET_NS INTERVAL_NS MAX_PACKET          begins anew
- *     empty                                           the queue ran empty
- *     leave NOW_NS SOJOURN_NS BEHIND  ->  whether it is dropped
- *     recent                                          begins anew
- *     left AT_NS BYTES           ->  when the window began, bytes in it, and before
- *     sojourn NS                 ->  its bucket, and that of a flow
+ *     on_link BYTES              ->  the number of bytes on the link
+ *     segments GSO_SEGS GSO_SIZE LENGTH ON_WIRE BEFORE  ->  the number of segments
+ *     ether_type TYPE            ->  whether it is link control
+ *     beside WAITING OTHERS WAS_LAST  ->  whether a link control packet goes first
+ *     codel TARGET_NS INTERVAL_NS MAX_PACKET          a new CoDel
+ *     empty                                           the queue has become empty
+ *     leave NOW_NS SOJOURN_NS BEHIND  ->  whether the packet is dropped
+ *     recent                                          a new rate
+ *     left AT_NS BYTES           ->  the start of the window, the bytes in it, and in the previous one
+ *     sojourn NS                 ->  its bucket, and its bucket of a flow
  *     rules COUNT, and CONDITION OUTCOME FROM TO LENGTH of each
  *     packet LENGTH, and its bytes  ->  whether it is IP, dscp, fragment, update, link control, stream, class, protocol, ports,
  *                                       and the addresses as four numbers
- *     frame LENGTH, and its bytes  ->  whether it keeps the link itself working, and a packet's row */
+ *     frame LENGTH, and its bytes  ->  whether it is link control, and the output of `packet` */
 #include <stdio.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ static struct rule rules[MAX_RULES];
 static __u64 rules_count;
 static __u8 front[FRONT_MEMORY] __attribute__((aligned(8)));
 
-/* Reads so many bytes of the front. What is left of the packet before must not matter. */
+/* Reads `length` bytes of the front. Bytes left over from the previous packet must not matter. */
 static void read_front(__u32 length)
 {
 	for (__u32 at = 0; at < length && at < FRONT; at++)
@@ -165,7 +165,7 @@ int main(void)
 			read_front(length);
 			content = content_of(front, smaller(length, FRONT));
 			printf("%d ", is_link_protocol(content.ether_type));
-			/* As queue_of: the packet alone is read, and only if it is IP. */
+			/* Like queue_of: only the packet is read, and only if it is IP. */
 			length = is_ip(content.ether_type) ? smaller(length - content.at, FRONT) : 0;
 			memmove(front, front + content.at, length);
 			tell_packet(length);

@@ -1,8 +1,8 @@
-/* turns.h of IFC as a program: a queue of updates, of which only the flows matter. It reads line by line
+/* turns.h of IFC as a program: a queue of updates, reduced to their flows. It reads line by line
  *
- *     queue MOST BY_HOST CHAINS       begins anew, with room for so many flows, in so many chains
- *     come HIGH LOW PORT          ->  what happens, an enum fate, and which flow lost its place, or zeros
- *     go                          ->  whether there was a flow, and which
+ *     queue MOST BY_HOST CHAINS       a new queue with room for MOST flows, in CHAINS chains
+ *     come HIGH LOW PORT          ->  the result, an enum fate, and the flow that lost its place, or zeros
+ *     go                          ->  whether there was a flow, and that flow
  *
  * where HIGH and LOW are the halves of a source address. */
 #include <stdio.h>
@@ -83,7 +83,7 @@ static void print(int what, const struct flow *flow)
 	       read_big_endian(flow->source + 8), flow->source_port);
 }
 
-/* As put_newest of arrive.h. */
+/* Like put_newest of arrive.h. */
 static void come(const struct flow *flow)
 {
 	__u64 hash = hash_of_flow(secrets, flow), row = turns_flow(flow, hash), host = NONE, victim;
@@ -133,7 +133,7 @@ int main(void)
 			chains = number();
 			memset(flow_chains, 0, sizeof(flow_chains));
 			memset(host_chains, 0, sizeof(host_chains));
-			/* Any will do. */
+			/* Any secrets will do. */
 			for (unsigned int at = 0; at < SECRETS; at++)
 				secrets[at] = secrets[at] * 6364136223846793005ULL + 2 * at + 12345;
 		} else if (!strcmp(what, "come")) {

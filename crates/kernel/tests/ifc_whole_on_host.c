@@ -15,7 +15,7 @@ static long read_packet(unsigned char *to, unsigned int length, unsigned int at)
 
 #include "../src/ifc_qdisc/main.bpf.c"
 
-/* In place of the loader. */
+/* Set by the loader in the kernel. */
 const volatile __u32 slots_mask = 255;
 const volatile __u32 chains_mask = 63;
 
@@ -176,7 +176,7 @@ static void begin(void)
 	host_size(&flows, FLOW_SETS * WAYS);
 	host_size(&flow_sets, FLOW_SETS);
 	check(!ifc_init(&root, NULL, NULL), "it was not put in place");
-	/* A second device cannot have it. */
+	/* A second device cannot use it. */
 	check(ifc_init(NULL, NULL, NULL) == -EBUSY, "it is in two places");
 	ifc_reset(NULL);
 	ifc_destroy(NULL);

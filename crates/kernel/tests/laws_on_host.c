@@ -1,12 +1,12 @@
-/* The laws as a program: what they are told, line by line, and the windows that they choose.
+/* The laws as a program: input, line by line, and the windows that they choose.
  *
  *     window RATE RTT BASE FLIGHT SEGMENT THETA    ->  RTAC's window of one round trip
  *     rtac THETA DELTA SLOPE SHIFT                 ->  the law of all connections, with its settings
  *     pure THETA DELTA SLOPE SHIFT                     (those of struct rtac_settings)
  *     drwa 0 0 0 0
  *     round_trip FLOW NOW SAMPLE
- *     arrival FLOW NOW BYTES SEGMENT               ->  the window advertised then, the state of the
- *                                                      remote host, an enum ownership, and which flow
+ *     arrival FLOW NOW BYTES SEGMENT               ->  the advertised window, the state of the remote
+ *                                                      host, an enum ownership, and the flow that
  *                                                      keeps the queue, an enum queue_owner */
 #include <stdio.h>
 #include <string.h>

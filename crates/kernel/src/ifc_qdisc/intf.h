@@ -82,7 +82,7 @@ struct about {
 #define MAX_FOUND 1024
 
 /* The map `found`, for later commands: the previous root discipline, by its handle and its netlink
- * attributes, of which there are none if it was the kernel's default. */
+ * attributes, which are empty if it was the kernel's default. */
 struct found {
 	__u64 handle;
 	__u64 length;

@@ -125,7 +125,7 @@ static __always_inline void vanish(struct sk_buff *skb, const struct place *plac
 	bpf_kfree_skb(skb);
 }
 
-/* Drops the next queued packet of AOI or OTHER; ends the loop if there is none. */
+/* Drops the next queued packet of AOI or OTHER; ends the loop if the queue is empty. */
 static __always_inline long drop_next(__u32 queue)
 {
 	__u32 whole = WHOLE;

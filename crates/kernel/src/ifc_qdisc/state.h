@@ -194,7 +194,7 @@ struct lane_list old_lanes = { NONE, NONE };
 /* Incremented when all lanes become empty, which removes them from their lists. A lane with epoch 0 is not in a
  * list. */
 __u64 epoch = 1;
-/* The first free slot of those that were used before, and the number of slots that were ever used. */
+/* The first free slot among the used ones, and the number of slots that were ever used. */
 __u64 free_slot = NONE;
 __u64 used_slots;
 /* Packets that CoDel and overflows have dropped in this call, and their bytes, for the kernel's counters. */

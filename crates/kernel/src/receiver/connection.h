@@ -50,7 +50,7 @@ struct arrival {
 	__u64 read;
 	/* The largest segment. */
 	__u64 segment;
-	/* An upper bound of the path's RTT from before the first data; 0 if there is none. */
+	/* An upper bound of the path's RTT from before the first data; 0 if unknown. */
 	__u64 known_ns;
 };
 
@@ -73,7 +73,7 @@ static void remember(struct connection *connection, __u64 now_ns, __u32 value)
 	stamp->value = value;
 }
 
-/* The round trip of an echo, in ns; 0 if there is none. */
+/* The round trip of an echo, in ns; 0 without a sample. */
 static __u64 round_trip(struct connection *connection, __u64 now_ns, __u32 echo)
 {
 	const struct stamp *stamp = &connection->stamps[echo % REMEMBERED];

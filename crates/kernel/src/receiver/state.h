@@ -103,11 +103,11 @@ struct rtac {
 	/* The smoothed round trip; 0 before the first one. */
 	__u64 rtt_ns;
 	__u64 last_arrival_ns;
-	/* The start of the current round trip, 0 if there is none, and the bytes that arrived in
+	/* The start of the current round trip, 0 without one, and the bytes that arrived in
 	 * it. */
 	__u64 round_began_ns;
 	__u64 round_bytes;
-	/* The start of the current bucket of the rate, 0 if there is none, and the bytes that
+	/* The start of the current bucket of the rate, 0 without one, and the bytes that
 	 * arrived in it. */
 	__u64 bucket_began_ns;
 	__u64 bucket_bytes;
