@@ -209,7 +209,7 @@ test("a close ends only its own session", () => {
   assert.deepEqual(log.closed, ["shutting down"]);
 });
 
-test("a state that is too long is refused by what its first part says", () => {
+test("a state that is too long is refused at its first part", () => {
   const { send } = opened();
   const ack = send(1, [source.partFrame(3, 0, 0, { length: 9 << 20, symbol: 1000, index: 0 }, new Uint8Array(1000))]);
   assert.deepEqual([ack.type, ack.reason], ["close", "payload too large"]);

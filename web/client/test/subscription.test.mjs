@@ -143,7 +143,7 @@ test("series that are named again after other wishes have not ended", () => {
   assert.deepEqual(log.at(-1), ["r/b", null, "removed"]);
 });
 
-test("a series goes on in the next session, by its names; what is not named again ends", () => {
+test("a series goes on in the next session, by its names; a series that is not named again ends", () => {
   const { it, log } = catalogue();
   it.onState(topic("names", 1, '{"source":"r","topic":"a"}'));
   it.onState(topic("names", 2, '{"source":"r","topic":"b"}'));

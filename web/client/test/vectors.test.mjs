@@ -137,7 +137,7 @@ function partsOf(meaning) {
   return { noRoom: meaning.no_room, beforeHigh, beforeLow, newest };
 }
 
-test("what the vectors refuse is not a message", () => {
+test("bytes that the vectors refuse are not a message", () => {
   const refused = vectors.filter((vector) => vector.refused !== undefined);
   assert.ok(refused.length > 100, `${refused.length} refused`);
   for (const { name, hex } of refused) assert.equal(wire.parse(bytesOf(hex)), null, name);

@@ -23,7 +23,7 @@ test("numbers are short, and unknown ones a dash", () => {
   assert.deepEqual([0, 0.012, 0.5, null].map(formatShare), ["0 %", "1.2 %", "50 %", "–"]);
 });
 
-test("a state is what its bytes are", () => {
+test("the type of a state is detected from its bytes", () => {
   assert.deepEqual(contentOf(Uint8Array.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 1])), { kind: "image", type: "image/png" });
   assert.equal(contentOf(bytes("RIFF....WEBPVP8 ")).type, "image/webp");
   assert.equal(contentOf(bytes("GIF89a")).type, "image/gif");
@@ -82,7 +82,7 @@ test("ages of any size, and none, are counted in bounded memory", () => {
   assert.ok(times.total > 1e9 && times.quantile(1) >= 1e5);
 });
 
-test("a sawtooth keeps the newest teeth, and merges those that follow too closely", () => {
+test("a sawtooth keeps the newest teeth, and merges teeth that follow too closely", () => {
   const teeth = new Sawtooth(16, 10);
   for (let at = 0; at < 1000; at++) teeth.add(at, at % 7, 1);
   assert.ok(teeth.count >= 95 && teeth.count <= 101, `${teeth.count}`);

@@ -43,7 +43,7 @@ class Downlink(Part):
     locate: bool | None = None
     """Let clients locate the bottleneck. Default: False."""
     guard: bool | None = None
-    """Limit rates to those that clients confirm. Default: False."""
+    """Limit rates to values that clients confirm. Default: False."""
 
 
 @dataclass(slots=True, kw_only=True)
