@@ -568,7 +568,7 @@ fn wrong_usage_is_told_from_failure() {
     }
     let _alone = alone();
     for (flag, value, why) in [
-        ("--cgroup", "/tmp", "no cgroup"),
+        ("--cgroup", "/tmp", "is not a cgroup"),
         ("--theta", "1", "`theta` is 1, which is not from 1.01 to 10"),
         ("--delta", "1h", "at most 10s"),
         ("--slope", "2", "`slope` is 2, which is not from 1e-13 to 1"),
