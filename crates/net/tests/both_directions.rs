@@ -217,11 +217,11 @@ fn a_monitor_does_not_begin_with_what_no_return_session_can_carry() {
     let strange = returning(|config| config.params.name = "Control room".into());
     assert!(strange.contains("\"Control room\""), "{strange}");
     let keyed = returning(|config| config.topics[0].params.kind = TopicKind::KEYED);
-    assert!(keyed.contains("kind latest alone, not cmd"), "{keyed}");
+    assert!(keyed.contains("only topics of kind latest, not cmd"), "{keyed}");
     let records = |config: &mut ReturnConfig| {
         config.topics[0].params.kind = TopicKind::every(StreamId(1));
     };
-    assert!(returning(records).contains("kind latest alone, not cmd"));
+    assert!(returning(records).contains("only topics of kind latest, not cmd"));
     let none = returning(|config| config.topics.clear());
     assert!(none.contains("at least one topic"), "{none}");
     let topic = returning(|config| config.topics[0].params.weight = 0.0);
