@@ -57,7 +57,8 @@ impl Index {
         self.empty_former(BUCKETS, &key_at);
         if self.places.len() == self.places.capacity() {
             self.empty_former(usize::MAX, &key_at);
-            let larger = HashTable::with_capacity(2 * self.places.len() + 1);
+            // The next power of two: twice as many.
+            let larger = HashTable::with_capacity(self.places.len() + 1);
             let places = mem::replace(&mut self.places, larger);
             self.former = Some(Box::new(Former { places, next: 0 }));
         }
@@ -139,6 +140,18 @@ mod tests {
         for (place, key) in (0..).zip(&keys) {
             assert_eq!(index.find(key, key_at), Some(place));
             assert_eq!(index.find(&(key + 1), key_at), None);
+        }
+    }
+
+    #[test]
+    fn a_full_table_doubles() {
+        let (mut index, keys) = (index(), Vec::from_iter(0..10_000_u64));
+        let mut capacity = 0;
+        for place in 0..10_000 {
+            index.insert(place, |place| &keys[place as usize]);
+            let grown = index.places.capacity();
+            assert!(capacity < 28 || grown <= 2 * capacity, "{grown} after {capacity}");
+            capacity = grown;
         }
     }
 
