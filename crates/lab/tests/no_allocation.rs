@@ -1,4 +1,4 @@
-//! Once its queues have grown, a world allocates nothing but blocks of histograms, for times that
+//! Once its queues have grown, a world allocates nothing but octaves of histograms, for times that
 //! occur for the first time.
 
 #[path = "../../core/tests/common/counting.rs"]
@@ -8,9 +8,9 @@ use counting::allocations;
 use freshline_core::unit::{Span, Time};
 use freshline_lab::scenario::{Change, Scenario};
 
-/// Blocks of histograms that a minute of more than 100,000 events may add: only times beyond all of the
+/// Octaves of histograms that a minute of more than 100,000 events may add: only times beyond all of the
 /// twenty minutes before have a new one.
-const NEW_BLOCKS: u64 = 6;
+const NEW_OCTAVES: u64 = 2;
 
 /// Events and allocations of the minute after twenty. After ten minutes a queue may still reach a new
 /// maximum, as in a cell whose channel is drawn for each frame.
@@ -47,7 +47,7 @@ fn a_path_with_updates_allocates_nothing() {
     "#;
     let (events, allocations) = events_and_allocations(path, &[]);
     assert!(events > 100_000, "{events}");
-    assert!(allocations <= NEW_BLOCKS, "{allocations}");
+    assert!(allocations <= NEW_OCTAVES, "{allocations}");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_wi_fi_cell_allocates_nothing() {
     let changes = ["flow.source.count=12", "cell.wifi.radio.queue=4p", law];
     let (events, allocations) = events_and_allocations(wifi, &changes);
     assert!(events > 100_000, "{events}");
-    assert!(allocations <= NEW_BLOCKS, "{allocations}");
+    assert!(allocations <= NEW_OCTAVES, "{allocations}");
 }
 
 #[test]

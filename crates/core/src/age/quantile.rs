@@ -13,7 +13,7 @@
 //! 2^64; the sums are times between zero and the total, hence exact.
 
 use super::Ramp;
-use crate::buckets::{BUCKETS, Bucket, Buckets};
+use crate::buckets::{Bucket, Buckets};
 use crate::unit::Span;
 
 /// The distribution of the age over time, for quantiles.
@@ -24,8 +24,6 @@ use crate::unit::Span;
 pub struct AgeHistogram {
     buckets: Buckets<Times>,
     total: Span,
-    /// No lower bucket has an entry.
-    lowest: usize,
 }
 
 /// The contribution of a bucket to the sums.
@@ -52,7 +50,7 @@ impl Times {
 impl AgeHistogram {
     /// An empty histogram, without memory on the heap.
     pub const fn new() -> Self {
-        Self { buckets: Buckets::new(), total: Span::ZERO, lowest: BUCKETS }
+        Self { buckets: Buckets::new(), total: Span::ZERO }
     }
 
     /// Adds the time and the ages of `ramp`. A ramp that would bring the total beyond
@@ -65,7 +63,6 @@ impl AgeHistogram {
         let within = ramp.to().as_nanos() - last.lower_edge();
         self.buckets.at(first).begin(before);
         self.buckets.at(last).end(within);
-        self.lowest = self.lowest.min(first.0);
     }
 
     /// The age that is not exceeded during the fraction `q` of the time: 0.5 gives the median.
@@ -91,15 +88,15 @@ impl AgeHistogram {
         let within = open.to().as_nanos() - last.lower_edge();
         let wanted = (libm::ceil(q.clamp(0.0, 1.0) * total as f64) as u64).clamp(1, total);
         let (mut crossing, mut time) = (0u64, 0u64);
-        let lowest = if open.duration().is_zero() { self.lowest } else { self.lowest.min(first.0) };
+        let is_open = !open.duration().is_zero();
         self.buckets
-            .from(lowest)
+            .iter(is_open.then_some(first))
             .find(|(bucket, held)| {
                 let mut held = *held;
-                if !open.duration().is_zero() && *bucket == first {
+                if is_open && *bucket == first {
                     held.begin(before);
                 }
-                if !open.duration().is_zero() && *bucket == last {
+                if is_open && *bucket == last {
                     held.end(within);
                 }
                 crossing = crossing.wrapping_add(held.crossings);

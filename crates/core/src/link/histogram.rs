@@ -60,7 +60,7 @@ impl SpanHistogram {
     pub fn quantile(&self, q: f64) -> Span {
         let rank = (libm::ceil(self.count as f64 * q) as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
-        let found = self.counts.from(0).find(|(_, count)| {
+        let found = self.counts.iter(None).find(|(_, count)| {
             seen += count;
             seen >= rank
         });
