@@ -170,19 +170,20 @@ impl Carrier {
             }
             Self::Quic(quic) => {
                 let Address { remote, local } = train.from;
+                let instant = clock.instant_of(now);
                 for packet in train.datagrams() {
                     if let Some(later) = &mut later
                         && quic.server.begins(remote, packet)
                     {
                         if !later.push(received_at, train.from, dscp, packet) {
-                            quic.server.on_dropped(clock.instant_of(now));
+                            quic.server.on_dropped(instant);
                         }
                         continue;
                     }
-                    quic.server.handle(clock.instant_of(now), remote, local, packet);
+                    quic.server.handle(instant, remote, local, packet);
                     let at = Clocked { received_at, now: clock.now() };
-                    quic.hand_up(at, dscp, clock.instant_of(now), &mut answer);
-                    quic.flush(socket, clock.instant_of(now));
+                    quic.hand_up(at, dscp, instant, &mut answer);
+                    quic.flush(socket, instant);
                 }
             }
         }

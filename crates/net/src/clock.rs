@@ -17,35 +17,29 @@ static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// The time that the system has slept since the start, in ns.
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 
-/// By how much the time since boot is ahead of the monotonic clock, which stops while the system is
-/// suspended; zero if the system has no such clock. A delay between the two readings makes it
-/// smaller, never larger.
-fn ahead() -> Duration {
-    let read = |id| clock_gettime(id).map(Duration::from).unwrap_or_default();
-    let boot = read(ClockId::CLOCK_BOOTTIME);
-    boot.saturating_sub(read(ClockId::CLOCK_MONOTONIC))
+/// The time since boot, suspend included. `None` if the system has no such clock.
+fn boot() -> Option<Duration> {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).ok().map(Duration::from)
 }
 
-/// The reading of the clock of [`boot`] at the start: the maximum of a few readings, as a delay
-/// between two clocks makes it smaller. `None` if the system has no such clock.
+/// [`boot`] at [`ORIGIN`]: the maximum of a few readings, as a delay between two clocks makes it
+/// smaller.
 static BOOT_ORIGIN: LazyLock<Option<Duration>> = LazyLock::new(|| {
     let reading = |_| Some(boot()?.saturating_sub(ORIGIN.elapsed()));
     (0..3).filter_map(reading).max()
 });
 
-/// The time since boot, suspend included.
-fn boot() -> Option<Duration> {
-    clock_gettime(ClockId::CLOCK_BOOTTIME).ok().map(Duration::from)
+/// The time since the start, suspend included, by one reading of a clock: this is called for each
+/// packet.
+fn since_start() -> Duration {
+    let since = BOOT_ORIGIN.zip(boot()).map(|(origin, now)| now.saturating_sub(origin));
+    since.unwrap_or_else(|| ORIGIN.elapsed())
 }
-
-/// The value of [`ahead`] at the start: the maximum of a few readings.
-static AHEAD_BEFORE: LazyLock<Duration> =
-    LazyLock::new(|| (0..3).map(|_| ahead()).max().unwrap_or_default());
 
 /// The time that the system has slept since the start.
 fn slept() -> Duration {
     let known = Duration::from_nanos(SLEPT.load(Ordering::Relaxed));
-    let now = slept_by(known, ahead().saturating_sub(*AHEAD_BEFORE));
+    let now = slept_by(known, since_start().saturating_sub(ORIGIN.elapsed()));
     if now > known {
         let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         SLEPT.fetch_max(nanos, Ordering::Relaxed);
@@ -65,23 +59,18 @@ fn slept_by(known: Duration, difference: Duration) -> Duration {
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     origin: Instant,
-    /// The same moment by the time since boot.
-    boot_origin: Option<Duration>,
 }
 
 impl Clock {
     /// The clock of this process.
     pub fn new() -> Self {
-        LazyLock::force(&AHEAD_BEFORE);
-        Self { origin: *ORIGIN, boot_origin: *BOOT_ORIGIN }
+        LazyLock::force(&BOOT_ORIGIN);
+        Self { origin: *ORIGIN }
     }
 
     /// The time now. It never goes back.
     pub fn now(&self) -> Time {
-        // One reading, as this is asked for with each packet.
-        let since_origin =
-            self.boot_origin.zip(boot()).map(|(origin, now)| now.saturating_sub(origin));
-        Time::ZERO + START + since_origin.unwrap_or_else(|| self.origin.elapsed()).into()
+        Time::ZERO + START + since_start().into()
     }
 
     /// Like [`Clock::now`], but it stops while the system is suspended (`CLOCK_MONOTONIC`), like

@@ -42,14 +42,13 @@ impl Marked<'_> {
     /// the device does not accept several datagrams.
     pub(crate) fn send(&self, socket: &impl AsRawFd) -> io::Result<()> {
         let headers = Headers::of(Some(self.dscp), self.remote, self.local);
-        let segment = self.segment.as_ref().map(ControlMessage::UdpGsoSegments);
-        let messages: Vec<_> = headers.messages().chain(segment).collect();
+        let (messages, count) = headers.messages(self.segment.as_ref());
         let to = (!self.is_connected).then(|| SockaddrStorage::from(self.remote));
         let contents = [IoSlice::new(self.contents)];
         let flags = MsgFlags::empty();
         loop {
             let fd = socket.as_raw_fd();
-            match sendmsg(fd, &contents, &messages, flags, to.as_ref()) {
+            match sendmsg(fd, &contents, &messages[..count], flags, to.as_ref()) {
                 Err(Errno::EINTR) => {}
                 sent => return Ok(sent.map(drop)?),
             }
@@ -57,8 +56,8 @@ impl Marked<'_> {
     }
 }
 
-/// Sends datagrams with one code point from one address of this host, each to its own address, in one call if nothing
-/// goes wrong; gives the number of those that the kernel did not take.
+/// Sends datagrams with one code point from one address of this host, each to its own address, in
+/// one call unless the kernel refuses some. Returns the number of refused datagrams.
 #[cfg(feature = "listen")]
 pub(crate) fn send_each(
     socket: &impl AsRawFd,
@@ -68,18 +67,17 @@ pub(crate) fn send_each(
 ) -> usize {
     let Some((first, _)) = datagrams.first() else { return 0 };
     let headers = Headers::of((dscp != Dscp::DEFAULT).then_some(dscp), *first, local);
-    let messages: Vec<_> = headers.messages().collect();
+    let (messages, count) = headers.messages(None);
     let to: Vec<_> = datagrams.iter().map(|(to, _)| Some(SockaddrStorage::from(*to))).collect();
     let contents: Vec<_> = datagrams.iter().map(|(_, bytes)| [IoSlice::new(bytes)]).collect();
+    let space = Some(vec![0; headers.len()]).filter(|space| !space.is_empty());
+    let mut multi = MultiHeaders::preallocate(datagrams.len(), space);
     let (mut done, mut refused) = (0, 0);
     while done < datagrams.len() {
-        // They serve once, as in `recvmmsg`.
-        let space = Some(vec![0; headers.len()]).filter(|space| !space.is_empty());
-        let mut multi = MultiHeaders::preallocate(datagrams.len() - done, space);
         let (fd, flags) = (socket.as_raw_fd(), MsgFlags::empty());
-        match sendmmsg(fd, &mut multi, &contents[done..], &to[done..], &messages, flags) {
+        match sendmmsg(fd, &mut multi, &contents[done..], &to[done..], &messages[..count], flags) {
             Err(Errno::EINTR) => {}
-            // It is about the first one.
+            // The error concerns the first datagram.
             Err(_) => (done, refused) = (done + 1, refused + 1),
             Ok(sent) => done += sent.count(),
         }
@@ -87,9 +85,9 @@ pub(crate) fn send_each(
     refused
 }
 
-/// What goes with a datagram besides its bytes, as the kernel wants it.
+/// The headers that go with a datagram, in the kernel's format.
 #[derive(Default)]
-struct Headers {
+pub(crate) struct Headers {
     tos: Option<u8>,
     class: Option<i32>,
     from_v4: Option<in_pktinfo>,
@@ -97,10 +95,11 @@ struct Headers {
 }
 
 impl Headers {
-    /// Of a datagram with a code point, to `remote`, from `local`; without either the system chooses.
-    fn of(dscp: Option<Dscp>, remote: SocketAddr, local: Option<IpAddr>) -> Self {
+    /// The headers of a datagram to `remote` with this code point, from `local`. The system chooses
+    /// missing values.
+    pub(crate) fn of(dscp: Option<Dscp>, remote: SocketAddr, local: Option<IpAddr>) -> Self {
         let class = dscp.map(Dscp::traffic_class);
-        // A socket of IPv6 sends packets of IPv4 to mapped addresses.
+        // An IPv6 socket sends IPv4 packets to mapped addresses.
         let mut headers = match remote.ip().to_canonical() {
             IpAddr::V4(_) => Self { tos: class, ..Self::default() },
             IpAddr::V6(_) => Self { class: class.map(i32::from), ..Self::default() },
@@ -121,12 +120,23 @@ impl Headers {
         headers
     }
 
-    fn messages(&self) -> impl Iterator<Item = ControlMessage<'_>> {
+    /// The control messages, with the length of the segments of a train, and their number.
+    pub(crate) fn messages<'a>(
+        &'a self,
+        segment: Option<&'a u16>,
+    ) -> ([ControlMessage<'a>; 3], usize) {
         let Self { tos, class, from_v4, from_v6 } = self;
-        let marks = tos.as_ref().map(ControlMessage::Ipv4Tos);
-        let marks = marks.into_iter().chain(class.as_ref().map(ControlMessage::Ipv6TClass));
+        let mark = tos.as_ref().map(ControlMessage::Ipv4Tos);
+        let mark = mark.or(class.as_ref().map(ControlMessage::Ipv6TClass));
         let from = from_v4.as_ref().map(ControlMessage::Ipv4PacketInfo);
-        marks.chain(from).chain(from_v6.as_ref().map(ControlMessage::Ipv6PacketInfo))
+        let from = from.or(from_v6.as_ref().map(ControlMessage::Ipv6PacketInfo));
+        let segment = segment.map(ControlMessage::UdpGsoSegments);
+        let (mut messages, mut count) = ([ControlMessage::Ipv4Tos(&0); 3], 0);
+        for message in [mark, from, segment].into_iter().flatten() {
+            messages[count] = message;
+            count += 1;
+        }
+        (messages, count)
     }
 
     /// The bytes that the messages take.

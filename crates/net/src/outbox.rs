@@ -1,5 +1,5 @@
-//! Gathers answers, and sends them in few system calls: those of equal length to one address that follow on each other as
-//! one train (GSO), those to several addresses by `sendmmsg`.
+//! Collects answers, and sends them in few system calls: consecutive answers of equal length to one
+//! address as one train (GSO), answers to several addresses by `sendmmsg`.
 
 use std::net::SocketAddr;
 
@@ -7,15 +7,15 @@ use freshline_core::dscp::Dscp;
 
 use crate::batch::{Address, Socket};
 
-/// The most trains that wait: those of a batch of single packets.
+/// The maximum number of queued trains: one per packet of a batch.
 const MOST: usize = 32;
 
-/// Answers that wait for others.
+/// Queued answers.
 #[derive(Default)]
 pub(crate) struct Outbox {
     contents: Vec<u8>,
     trains: Vec<Train>,
-    /// Answers that a full or failing socket did not take.
+    /// The number of answers that a full or failing socket refused.
     pub(crate) dropped: u64,
 }
 
@@ -23,9 +23,9 @@ pub(crate) struct Outbox {
 struct Train {
     to: Address,
     dscp: Dscp,
-    /// The length of each.
+    /// The length of each answer.
     segment: usize,
-    /// Where they begin and end in the contents.
+    /// The range of the answers in [`Outbox::contents`].
     begin: usize,
     end: usize,
 }
@@ -35,12 +35,12 @@ impl Train {
         &contents[self.begin..self.end]
     }
 
-    /// If it is a single answer, where it goes, and its bytes.
+    /// The destination and the bytes of a train of one answer.
     fn single<'a>(&self, contents: &'a [u8]) -> Option<(SocketAddr, &'a [u8])> {
         (self.end - self.begin <= self.segment).then(|| (self.to.remote, self.bytes(contents)))
     }
 
-    /// Whether one call can send both: all but contents and destination is the same.
+    /// Whether one call can send both: they differ in contents and destination only.
     fn goes_with(&self, other: &Self) -> bool {
         let family = |train: &Self| train.to.remote.ip().to_canonical().is_ipv4();
         (self.dscp, self.to.local, family(self)) == (other.dscp, other.to.local, family(other))
@@ -68,7 +68,7 @@ impl Outbox {
         self.contents.extend_from_slice(answer);
     }
 
-    /// Sends all. An answer that cannot leave now is stale when it could; the next one says more.
+    /// Sends all answers. A refused answer is dropped: the next one has newer information.
     pub(crate) fn flush(&mut self, socket: &Socket) {
         let Self { contents, trains, dropped } = self;
         let mut rest = trains.as_slice();
@@ -106,7 +106,7 @@ mod tests {
         (socket, Address { remote, local: None })
     }
 
-    /// The next answers that came there.
+    /// The next answers at this socket.
     fn come(socket: &UdpSocket, number: usize) -> Vec<Vec<u8>> {
         let next = |_| {
             let mut bytes = [0; 100];

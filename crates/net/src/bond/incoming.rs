@@ -45,20 +45,19 @@ fn read_pieces(
     };
     let (mut left, mut without) = (most, None);
     for _ in 0..pieces {
-        without = Some(match chunks.next(left) {
+        without = match chunks.next(left) {
             Ok(Some(chunk)) => {
                 left -= chunk.bytes.len();
                 take(chunk.bytes);
-                if left == 0 {
-                    break;
-                }
-                continue;
+                None
             }
-            Ok(None) => Incoming::End,
-            Err(ReadError::Blocked) => Incoming::Nothing,
-            Err(ReadError::Reset(_)) => Incoming::Reset,
-        });
-        break;
+            Ok(None) => Some(Incoming::End),
+            Err(ReadError::Blocked) => Some(Incoming::Nothing),
+            Err(ReadError::Reset(_)) => Some(Incoming::Reset),
+        };
+        if left == 0 || without.is_some() {
+            break;
+        }
     }
     // Window updates leave with the next datagram in any case.
     let _ = chunks.finalize();

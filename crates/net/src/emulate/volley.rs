@@ -6,10 +6,11 @@ use std::os::fd::AsRawFd;
 
 use mio::net::UdpSocket;
 use nix::cmsg_space;
-use nix::libc::{in_addr, in_pktinfo, in6_addr, in6_pktinfo};
-use nix::sys::socket::{ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg};
+use nix::libc::{in_pktinfo, in6_pktinfo};
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg};
 
 use super::datagram::{Datagram, Pool};
+use crate::marked::Headers;
 
 /// Up to [`Volley::SIZE`] datagrams, sent by one system call. So the packets of a frame reach their
 /// receiver back to back, as a network card's driver hands them up, and each with its own time:
@@ -77,36 +78,21 @@ impl Volley {
     /// point; returns their number.
     fn send_from(&mut self, first: usize, socket: &UdpSocket) -> io::Result<usize> {
         let kind_of = |at: usize| (self.sources[at], self.datagrams[at].dscp, self.is_v4(at));
-        let kind @ (source, dscp, is_v4) = kind_of(first);
+        let kind @ (source, dscp, _) = kind_of(first);
         let alike = (first..self.sources.len()).take_while(|at| kind_of(*at) == kind).count();
         let mut payloads = self.datagrams[first..].iter().map(|datagram| &datagram.payload[..]);
         let mut next = || IoSlice::new(payloads.next().unwrap_or_default());
         let slices: [_; Self::SIZE] = std::array::from_fn(|_| [next()]);
         let addresses = &self.addresses[first..first + alike];
-        let class = dscp.traffic_class();
-        let wide_class = i32::from(class);
-        let mark = match is_v4 {
-            true => ControlMessage::Ipv4Tos(&class),
-            false => ControlMessage::Ipv6TClass(&wide_class),
+        let extras = Headers::of(Some(dscp), self.remotes[first], source);
+        let (messages, count) = extras.messages(None);
+        let headers = match source {
+            None => &mut self.plain,
+            Some(IpAddr::V4(_)) => &mut self.from_v4,
+            Some(IpAddr::V6(_)) => &mut self.from_v6,
         };
-        let (v4, v6);
-        let (headers, from) = match source {
-            None => (&mut self.plain, mark),
-            Some(IpAddr::V4(address)) => {
-                let address = in_addr { s_addr: address.to_bits().to_be() };
-                let any = in_addr { s_addr: 0 };
-                v4 = in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: any };
-                (&mut self.from_v4, ControlMessage::Ipv4PacketInfo(&v4))
-            }
-            Some(IpAddr::V6(address)) => {
-                let ipi6_addr = in6_addr { s6_addr: address.octets() };
-                v6 = in6_pktinfo { ipi6_addr, ipi6_ifindex: 0 };
-                (&mut self.from_v6, ControlMessage::Ipv6PacketInfo(&v6))
-            }
-        };
-        let none = MsgFlags::empty();
-        let extras = &[mark, from][..if source.is_some() { 2 } else { 1 }];
-        let sent = sendmmsg(socket.as_raw_fd(), headers, &slices, addresses, extras, none)?;
+        let (fd, flags) = (socket.as_raw_fd(), MsgFlags::empty());
+        let sent = sendmmsg(fd, headers, &slices, addresses, &messages[..count], flags)?;
         Ok(sent.count())
     }
 

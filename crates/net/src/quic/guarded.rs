@@ -9,12 +9,13 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use noq_proto::coding::Decodable;
 use noq_proto::crypto::{
     ClientConfig, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, ServerConfig,
     Session, UnsupportedVersion,
 };
 use noq_proto::transport_parameters::TransportParameters;
-use noq_proto::{ConnectError, ConnectionId, Side, TransportError, TransportErrorCode};
+use noq_proto::{ConnectError, ConnectionId, Side, TransportError, TransportErrorCode, VarInt};
 
 /// The largest `min_ack_delay` of a peer that is accepted, and the delay for which we ask.
 pub(super) const MAX_MIN_ACK_DELAY: Duration = Duration::from_millis(25);
@@ -141,10 +142,7 @@ fn min_ack_delay(mut encoded: &[u8]) -> Option<u64> {
 
 /// Takes an integer of variable length (RFC 9000 §16).
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let len = 1 << (bytes.first()? >> 6);
-    let taken = bytes.split_off(..len)?;
-    let value = taken.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
-    Some(value & (u64::MAX >> (66 - 8 * len)))
+    VarInt::decode(bytes).ok().map(VarInt::into_inner)
 }
 
 #[cfg(test)]
