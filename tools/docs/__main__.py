@@ -5,7 +5,7 @@ It checks that links and anchors exist, that pages are in the book's summary, th
 order in a temporary folder; as root in namespaces of their own (sandbox.py), otherwise only commands that need
 no root. not-run.toml lists the commands that are not run, with the reason; sessions.toml has the requirements
 of sessions, and shortened commands. Snippets of Python run in the tests of the package
-(crates/py/tests/test_docs.py).
+(crates/py/tests/test_docs.py and test_pages.py).
 
 FRESHLINE is the command to run; by default target/release/freshline or target/debug/freshline, which is
 built if both are missing.

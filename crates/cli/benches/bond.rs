@@ -241,7 +241,7 @@ impl Process {
         let mut line = String::new();
         while !line.contains(word) {
             line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "{command:?} did not say `{word}`");
+            assert!(said.read_line(&mut line).unwrap() > 0, "{command:?} did not print `{word}`");
         }
         // The rest of its output is read, so that it never blocks.
         thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));

@@ -234,7 +234,7 @@ fn many_cells() {
         let events = (world.events() - events) as f64;
         println!(
             "{sources} sources in {CELLS} cells, second {second}: {:.2} million events/s, {:.3} \
-             simulated s/s, {:.0} B a source as built, {:.0} now",
+             simulated s/s, {:.0} B per source as built, {:.0} now",
             events / taken / 1e6,
             1.0 / taken,
             built as f64 / sources as f64,

@@ -1,4 +1,4 @@
-//! Many datagrams a system call: `recvmmsg` with GRO on the way in, GSO and `sendmmsg` on the way out.
+//! Many datagrams per system call: `recvmmsg` with GRO to receive, GSO and `sendmmsg` to send.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

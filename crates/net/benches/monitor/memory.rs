@@ -16,7 +16,7 @@ const SOURCES: usize = 100_000;
 
 pub(crate) fn report() {
     println!("\nmemory: {SOURCES} sources, payloads of {} bytes", PAYLOAD.len());
-    println!("{:48} {:>14} {:>16}", "bytes a source", "without payload", "with");
+    println!("{:48} {:>14} {:>16}", "bytes per source", "without payload", "with");
     for (name_len, origin, of) in [
         (0, together as fn(&SocketAddr) -> Origin, "one address"),
         (16, together, "one address"),

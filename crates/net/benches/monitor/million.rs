@@ -25,10 +25,10 @@ pub(crate) fn report() {
     let opened = SOURCES as f64 / began_at.elapsed().as_secs_f64();
     let bytes = (resident() - before) / SOURCES as f64;
     println!(
-        "over the loopback, of 250 networks: {opened:.0} sessions/s opened, {bytes:.0} bytes of the process a source"
+        "over the loopback, of 250 networks: {opened:.0} sessions/s opened, {bytes:.0} bytes of the process per source"
     );
     let cost: Cost = (0..BURSTS).map(|_| world.burst()).sum();
-    println!("over the loopback, single packets by turns: {:.0} CPU ns each", cost.cpu_ns());
+    println!("over the loopback, single packets in turn: {:.0} CPU ns each", cost.cpu_ns());
     drop(world);
     protocol();
 }
@@ -48,7 +48,7 @@ fn protocol() {
     let opening = Steps::of(SOURCES, |number| open(&mut monitor, number, &format!("{number:016}")));
     assert_eq!(monitor.len(), SOURCES);
     let bytes = (held() - before) as f64 / SOURCES as f64;
-    println!("{bytes:.0} bytes a source with a name of 16 bytes");
+    println!("{bytes:.0} bytes per source with a name of 16 bytes");
     opening.print("opening, two updates and two answers");
     let updates = Steps::of(SOURCES, |number| {
         // Far from the previous source: independent sources send in no order.
@@ -70,19 +70,18 @@ fn protocol() {
 struct Steps {
     number: u32,
     all: Duration,
-    longest: Duration,
+    max: Duration,
 }
 
 impl Steps {
     fn of(number: usize, mut step: impl FnMut(u32)) -> Self {
-        let mut steps =
-            Self { number: number as u32, all: Duration::ZERO, longest: Duration::ZERO };
+        let mut steps = Self { number: number as u32, all: Duration::ZERO, max: Duration::ZERO };
         let mut before = Instant::now();
         for index in 0..steps.number {
             step(index);
             let now = Instant::now();
             let took = now - before;
-            (steps.all, steps.longest) = (steps.all + took, steps.longest.max(took));
+            (steps.all, steps.max) = (steps.all + took, steps.max.max(took));
             before = now;
         }
         steps
@@ -90,6 +89,6 @@ impl Steps {
 
     fn print(&self, what: &str) {
         let mean = self.all / self.number;
-        println!("{what:48} mean {mean:>10.2?}, longest {:>10.2?}", self.longest);
+        println!("{what:48} mean {mean:>10.2?}, max {:>10.2?}", self.max);
     }
 }
