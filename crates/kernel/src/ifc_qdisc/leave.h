@@ -8,17 +8,12 @@
 static __always_inline struct sk_buff *take_beside(struct place *to)
 {
 	struct place *place = place_beside(first[OTHER]);
-	struct account *account = account_of(OTHER);
-	struct sk_buff *skb;
 
+	if (place)
+		return take(place, to, OTHER);
+	/* Cannot happen: the ring has MAX_OTHER places. */
 	first[OTHER]++;
-	to->queue = OTHER;
-	if (!place)
-		return NULL;
-	skb = take(place, to);
-	account->waiting_packets -= to->segments;
-	account->waiting_bytes -= to->bytes;
-	return skb;
+	return NULL;
 }
 
 /* Takes the next packet of a non-empty queue, AOI or OTHER. */
