@@ -128,8 +128,7 @@ static __always_inline void vanish(struct sk_buff *skb, const struct place *plac
 /* Drops the next queued packet of AOI or OTHER; ends the loop if the queue is empty. */
 static __always_inline long drop_next(__u32 queue)
 {
-	__u32 whole = WHOLE;
-	struct place *line = bpf_map_lookup_elem(&link, &whole);
+	struct place *line = line_of(queue);
 	struct sk_buff *skb;
 
 	if (!line || !waiting(queue))
