@@ -268,7 +268,7 @@ static inline __u64 turns_take(struct turns *turns, __u64 row)
 	if (!place || !host->flows)
 		return NONE;
 	at = host->first;
-	unchain(flow_chain(place->hash), at, flow_link);
+	unchain(flow_chain(place->hash), at, &place->link, flow_link);
 	host->first = place->behind;
 	place->behind = turns->free_flow;
 	turns->free_flow = at;
@@ -293,7 +293,7 @@ static inline __u64 turns_serve(struct turns *turns)
 		return at;
 	}
 	if (host->is_chained)
-		unchain(host_chain(host->key.hash), row, host_link);
+		unchain(host_chain(host->key.hash), row, &host->link, host_link);
 	host->next = turns->free_host;
 	turns->free_host = row;
 	return at;
