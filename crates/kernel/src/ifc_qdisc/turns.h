@@ -18,15 +18,10 @@
 
 #include "chains.h"
 
-/* The address that identifies a host, as on the wire: a whole IPv4 address (mapped), or the first half of an
- * IPv6 address. */
-struct host_address {
-	__u64 halves[2];
-};
-
 /* The key by which a host is looked up. */
 struct host_key {
-	struct host_address address;
+	/* Its address as on the wire: a whole IPv4 address (mapped), or the first half of an IPv6 address. */
+	__u64 halves[2];
 	__u64 hash;
 };
 
@@ -96,11 +91,11 @@ static inline struct host_key host_of(const __u64 *secrets, const struct flow *f
 {
 	struct host_key host;
 
-	__builtin_memcpy(host.address.halves, flow->source, sizeof(flow->source));
-	if (host.address.halves[0] || number32(flow->source + 8) != 0xffff)
-		host.address.halves[1] = 0;
-	host.hash = spread(secrets[0] + hashed(secrets, 0, host.address.halves[0]) +
-			   hashed(secrets, 1, host.address.halves[1]));
+	__builtin_memcpy(host.halves, flow->source, sizeof(flow->source));
+	if (host.halves[0] || number32(flow->source + 8) != 0xffff)
+		host.halves[1] = 0;
+	host.hash = spread(secrets[0] + hashed(secrets, 0, host.halves[0]) +
+			   hashed(secrets, 1, host.halves[1]));
 	return host;
 }
 
@@ -133,8 +128,7 @@ static inline __u64 turns_host(const struct host_key *key)
 
 		if (!at)
 			return NONE;
-		if (at->key.address.halves[0] == key->address.halves[0] &&
-		    at->key.address.halves[1] == key->address.halves[1])
+		if (at->key.halves[0] == key->halves[0] && at->key.halves[1] == key->halves[1])
 			return link - 1;
 		link = at->link;
 	}
