@@ -27,24 +27,7 @@
 
 #include "../src/ifc_qdisc/packet.h"
 #include "../src/ifc_qdisc/recent.h"
-
-static unsigned long long number(void)
-{
-	unsigned long long read = 0;
-
-	if (scanf("%llu", &read) != 1)
-		fprintf(stderr, "a number is missing\n");
-	return read;
-}
-
-static unsigned long long big_endian(const __u8 *bytes)
-{
-	unsigned long long value = 0;
-
-	for (int at = 0; at < 8; at++)
-		value = value << 8 | bytes[at];
-	return value;
-}
+#include "host/number.h"
 
 static struct rule rules[MAX_RULES];
 static __u64 rules_count;
@@ -66,8 +49,8 @@ static void tell_packet(__u32 length)
 	printf("%d %d %d %d %d %d %d %d %d %d %llu %llu %llu %llu\n", is_packet, header.dscp,
 	       header.is_fragment, header.is_update, header.is_link_control, header.stream, class,
 	       header.flow.protocol, header.flow.source_port, header.flow.destination_port,
-	       big_endian(header.flow.source), big_endian(header.flow.source + 8),
-	       big_endian(header.flow.destination), big_endian(header.flow.destination + 8));
+	       number64(header.flow.source), number64(header.flow.source + 8),
+	       number64(header.flow.destination), number64(header.flow.destination + 8));
 }
 
 int main(void)

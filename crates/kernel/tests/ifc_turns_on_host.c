@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../src/ifc_qdisc/turns.h"
+#include "host/number.h"
 
 #define MAX_FLOWS 64
 #define MAX_CHAINS 64
@@ -53,34 +54,16 @@ static inline __u64 *host_chain(__u64 hash)
 	return &host_chains[hash % chains];
 }
 
-static unsigned long long number(void)
-{
-	unsigned long long read = 0;
-
-	if (scanf("%llu", &read) != 1)
-		fprintf(stderr, "a number is missing\n");
-	return read;
-}
-
 static void big_endian(unsigned long long value, __u8 *bytes)
 {
 	for (int at = 7; at >= 0; at--, value >>= 8)
 		bytes[at] = value;
 }
 
-static unsigned long long read_big_endian(const __u8 *bytes)
-{
-	unsigned long long value = 0;
-
-	for (int at = 0; at < 8; at++)
-		value = value << 8 | bytes[at];
-	return value;
-}
-
 static void print(int what, const struct flow *flow)
 {
-	printf("%d %llu %llu %d\n", what, read_big_endian(flow->source),
-	       read_big_endian(flow->source + 8), flow->source_port);
+	printf("%d %llu %llu %d\n", what, number64(flow->source), number64(flow->source + 8),
+	       flow->source_port);
 }
 
 /* Like put_newest of arrive.h. */

@@ -10,6 +10,8 @@
  * where packets are numbered from 1. After each line it compares all counters with the packets that exist. */
 #include <stdio.h>
 
+#include "host/number.h"
+
 static long read_packet(unsigned char *to, unsigned int length, unsigned int at);
 #define bpf_dynptr_read(to, length, packet, at, flags) read_packet(to, length, at)
 
@@ -85,15 +87,6 @@ void bpf_qdisc_watchdog_schedule(struct Qdisc *qdisc, __u64 at_ns, __u64 slack_n
 
 void bpf_qdisc_bstats_update(struct Qdisc *qdisc, const struct sk_buff *skb)
 {
-}
-
-static unsigned long long number(void)
-{
-	unsigned long long read = 0;
-
-	if (scanf("%llu", &read) != 1)
-		fprintf(stderr, "a number is missing\n");
-	return read;
 }
 
 static void check(int holds, const char *what)

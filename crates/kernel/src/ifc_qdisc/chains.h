@@ -66,12 +66,12 @@ static inline void chain(__u64 *first, __u64 row, __u64 *link)
 	*first = row + 1;
 }
 
-/* Removes a row from its chain. `link_of` returns a row's link, or NULL. */
-static __always_inline void unchain(__u64 *first, __u64 row, __u64 *(*link_of)(__u64 row))
+/* Removes a row with this link from its chain. `link_of` returns a row's link, or NULL. */
+static __always_inline void unchain(__u64 *first, __u64 row, const __u64 *link, __u64 *(*link_of)(__u64 row))
 {
-	__u64 *at = first, *link = link_of(row);
+	__u64 *at = first;
 
-	for (int step = 0; at && *at && link && step < MAX_CHAIN; step++) {
+	for (int step = 0; at && *at && step < MAX_CHAIN; step++) {
 		if (*at == row + 1) {
 			*at = *link;
 			return;

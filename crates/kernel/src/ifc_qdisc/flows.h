@@ -40,8 +40,7 @@ static __always_inline __u64 most_silent(__u64 set)
 }
 
 /* The account of an arriving packet's flow, which may be new; NULL if the maps cannot be read. */
-static __always_inline struct flow_account *flow_account(const struct flow *flow, __u64 hash, __u64 now_ns,
-							 __u64 *row)
+static __always_inline struct flow_account *flow_account(const struct flow *flow, __u64 hash, __u64 *row)
 {
 	__u32 number = hash % FLOW_SETS, tag = hash / FLOW_SETS | 1;
 	struct flow_set *set = bpf_map_lookup_elem(&flow_sets, &number);
@@ -56,15 +55,12 @@ static __always_inline struct flow_account *flow_account(const struct flow *flow
 			continue;
 		account = bpf_map_lookup_elem(&flows, &key);
 		if (account && is_same_flow(&account->flow, flow)) {
-			account->last_ns = now_ns;
 			*row = key;
 			return account;
 		}
 	}
 	*row = most_silent(number);
 	account = begin_flow(*row, flow);
-	if (account)
-		account->last_ns = now_ns;
 	set->tags[*row % WAYS] = tag;
 	return account;
 }

@@ -73,9 +73,15 @@ static __always_inline void append(struct lane_list *list, __u64 number, struct 
 	list->last = number;
 }
 
-/* Takes the packet out of a place, and copies its metadata to `to`. */
-static __always_inline struct sk_buff *take(struct place *place, struct place *to)
+/* Takes the packet out of a place of a queue, and copies its metadata to `to`. */
+static __always_inline struct sk_buff *take(struct place *place, struct place *to, __u32 queue)
 {
+	struct account *account = account_of(queue);
+
+	first[queue]++;
+	account->waiting_packets -= place->segments;
+	account->waiting_bytes -= place->bytes;
+	to->queue = queue;
 	to->arrived_ns = place->arrived_ns;
 	to->bytes = place->bytes;
 	to->segments = place->segments;
@@ -87,10 +93,8 @@ static __always_inline struct sk_buff *take(struct place *place, struct place *t
 /* Takes the first packet of a non-empty lane. */
 static __always_inline struct sk_buff *take_first(struct lane *lane, struct place *to)
 {
-	struct account *account = account_of(DROP_AVERSE);
 	__u64 number = lane->first;
 	struct place *place = slot(number);
-	struct sk_buff *skb;
 
 	if (!place) {
 		/* Cannot happen: a lane links existing slots. */
@@ -100,13 +104,8 @@ static __always_inline struct sk_buff *take_first(struct lane *lane, struct plac
 	lane->first = place->next;
 	place->next = free_slot;
 	free_slot = number;
-	first[DROP_AVERSE]++;
-	to->queue = DROP_AVERSE;
-	skb = take(place, to);
-	lane->bytes -= to->bytes;
-	account->waiting_packets -= to->segments;
-	account->waiting_bytes -= to->bytes;
-	return skb;
+	lane->bytes -= place->bytes;
+	return take(place, to, DROP_AVERSE);
 }
 
 /* Drops a packet that was taken from its queue, and counts it. */

@@ -8,17 +8,12 @@
 static __always_inline struct sk_buff *take_beside(struct place *to)
 {
 	struct place *place = place_beside(first[OTHER]);
-	struct account *account = account_of(OTHER);
-	struct sk_buff *skb;
 
+	if (place)
+		return take(place, to, OTHER);
+	/* Cannot happen: the ring has MAX_OTHER places. */
 	first[OTHER]++;
-	to->queue = OTHER;
-	if (!place)
-		return NULL;
-	skb = take(place, to);
-	account->waiting_packets -= to->segments;
-	account->waiting_bytes -= to->bytes;
-	return skb;
+	return NULL;
 }
 
 /* Takes the next packet of a non-empty queue, AOI or OTHER. */
@@ -37,6 +32,14 @@ static __always_inline __u32 choose(__u64 now_ns)
 	if (scheduler_prefers(&scheduler, now_ns, &settings.scheduler) == AOI ? updates : !beside && !others)
 		return AOI;
 	return beside_goes_first(beside, others, beside_was_last) ? OTHER : DROP_AVERSE;
+}
+
+/* The line of the link for the packets of this queue. */
+static __always_inline struct place *line_of(__u32 queue)
+{
+	__u32 key = queue == DROP_AVERSE ? IN_SEGMENTS : WHOLE;
+
+	return bpf_map_lookup_elem(&link, &key);
 }
 
 /* Puts a packet on a line of the link. */
@@ -65,9 +68,9 @@ static __always_inline __u64 segment(const struct place *line)
 
 /* Starts the transmission of the packet on a line, or of its next segment; at the device's own rate, of all
  * segments at once. */
-static __always_inline void transmit(const struct place *line, __u32 queue)
+static __always_inline void transmit(const struct place *line)
 {
-	__u64 bytes = line->bytes, segments = larger(line->segments, 1);
+	__u64 queue = line->queue, bytes = line->bytes, segments = larger(line->segments, 1);
 
 	if (queue == DROP_AVERSE) {
 		segments = 1;
@@ -85,24 +88,19 @@ static __always_inline void transmit(const struct place *line, __u32 queue)
  * find one. */
 static __always_inline int start(void)
 {
-	__u32 queue = choose(shaper.free_ns), key = queue == DROP_AVERSE ? IN_SEGMENTS : WHOLE;
-	struct place *line = bpf_map_lookup_elem(&link, &key);
+	__u32 queue = choose(shaper.free_ns);
+	struct place *line = line_of(queue);
 	struct sk_buff *skb;
 
 	if (!line || queue >= QUEUES)
 		return 0;
-	if (queue == DROP_AVERSE && segments_left) {
-		transmit(line, queue);
-		return 0;
+	if (queue != DROP_AVERSE || !segments_left) {
+		skb = queue == DROP_AVERSE ? take_turn(line, shaper.free_ns) : take_next(queue, line);
+		if (!skb)
+			return queue == DROP_AVERSE;
+		occupy(skb, line);
 	}
-	if (queue == DROP_AVERSE)
-		skb = take_turn(line, shaper.free_ns);
-	else
-		skb = queue == AOI ? take_next(AOI, line) : take_next(OTHER, line);
-	if (!skb)
-		return queue == DROP_AVERSE;
-	occupy(skb, line);
-	transmit(line, queue);
+	transmit(line);
 	return 0;
 }
 
@@ -111,8 +109,7 @@ static __always_inline int send_at_once(struct sk_buff *skb, struct Qdisc *qdisc
 					struct bpf_sk_buff_ptr *to_free, const struct arrival *arrival,
 					__u32 queue)
 {
-	__u32 key = queue == DROP_AVERSE ? IN_SEGMENTS : WHOLE;
-	struct place *line = bpf_map_lookup_elem(&link, &key);
+	struct place *line = line_of(queue);
 
 	if (!line)
 		return refuse(skb, qdisc, to_free, arrival);
@@ -123,7 +120,7 @@ static __always_inline int send_at_once(struct sk_buff *skb, struct Qdisc *qdisc
 	/* The intervals of TDM go on. */
 	scheduler_prefers(&scheduler, shaper.free_ns, &settings.scheduler);
 	occupy(skb, line);
-	transmit(line, queue);
+	transmit(line);
 	return NET_XMIT_SUCCESS;
 }
 

@@ -38,8 +38,7 @@ int BPF_PROG(ifc_enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_s
 
 	if (queue != OTHER) {
 		arrival.hash = hash_of_flow(secrets, &header.flow);
-		arrival.flow =
-			flow_account(&header.flow, arrival.hash, arrival.now_ns, &arrival.flow_row);
+		arrival.flow = flow_account(&header.flow, arrival.hash, &arrival.flow_row);
 	}
 	if (arrival.flow && is_of_stream(arrival.flow))
 		queue = DROP_AVERSE;
@@ -51,6 +50,7 @@ int BPF_PROG(ifc_enqueue, struct sk_buff *skb, struct Qdisc *qdisc, struct bpf_s
 	account->bytes_in += arrival.bytes;
 	about.super_packets += arrival.segments > 1;
 	if (arrival.flow) {
+		arrival.flow->last_ns = arrival.now_ns;
 		arrival.flow->class = queue;
 		arrival.flow->packets_in += arrival.segments;
 		arrival.flow->bytes_in += arrival.bytes;
@@ -128,8 +128,7 @@ static __always_inline void vanish(struct sk_buff *skb, const struct place *plac
 /* Drops the next queued packet of AOI or OTHER; ends the loop if the queue is empty. */
 static __always_inline long drop_next(__u32 queue)
 {
-	__u32 whole = WHOLE;
-	struct place *line = bpf_map_lookup_elem(&link, &whole);
+	struct place *line = line_of(queue);
 	struct sk_buff *skb;
 
 	if (!line || !waiting(queue))

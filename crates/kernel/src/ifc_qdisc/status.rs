@@ -150,10 +150,12 @@ fn recent([began_ns, now, before]: [u64; 3]) -> RecentRate {
     RecentRate::from_counts(Time::from_nanos(began_ns), Bytes::new(now), Bytes::new(before))
 }
 
-/// The numbers of one row; empty if there is no such row.
-fn row(map: &MapHandle, key: u32, what: &'static str) -> Result<Vec<u64>, KernelError> {
-    let value = map.lookup(&key.to_ne_bytes(), MapFlags::ANY).map_err(KernelError::bpf(what))?;
-    Ok(numbers(&value.unwrap_or_default()))
+/// The count of one bucket.
+fn sojourn_count(sojourns: &MapHandle, key: u32) -> Result<u64, KernelError> {
+    let value = sojourns
+        .lookup(&key.to_ne_bytes(), MapFlags::ANY)
+        .map_err(KernelError::bpf("read the times in the queue"))?;
+    Ok(numbers(&value.unwrap_or_default()).first().copied().unwrap_or_default())
 }
 
 fn account(books: &[u64], row: usize) -> Result<Account, KernelError> {
@@ -205,8 +207,7 @@ fn class_report(
     let mut histogram = SpanHistogram::new();
     for bucket in 0..SOJOURN_BUCKETS {
         let key = class as u32 * SOJOURN_BUCKETS + bucket;
-        let count = row(sojourns, key, "read the times in the queue")?.first().copied();
-        histogram.record_times(count.unwrap_or_default(), middle(bucket.into()));
+        histogram.record_times(sojourn_count(sojourns, key)?, middle(bucket.into()));
     }
     let [sojourn_p50_ms, sojourn_p95_ms] = quantiles_ms(&histogram);
     let account = AccountReport {

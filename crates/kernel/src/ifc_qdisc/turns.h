@@ -18,15 +18,10 @@
 
 #include "chains.h"
 
-/* The address that identifies a host, as on the wire: a whole IPv4 address (mapped), or the first half of an
- * IPv6 address. */
-struct host_address {
-	__u64 halves[2];
-};
-
 /* The key by which a host is looked up. */
 struct host_key {
-	struct host_address address;
+	/* Its address as on the wire: a whole IPv4 address (mapped), or the first half of an IPv6 address. */
+	__u64 halves[2];
 	__u64 hash;
 };
 
@@ -96,11 +91,11 @@ static inline struct host_key host_of(const __u64 *secrets, const struct flow *f
 {
 	struct host_key host;
 
-	__builtin_memcpy(host.address.halves, flow->source, sizeof(flow->source));
-	if (host.address.halves[0] || number32(flow->source + 8) != 0xffff)
-		host.address.halves[1] = 0;
-	host.hash = spread(secrets[0] + hashed(secrets, 0, host.address.halves[0]) +
-			   hashed(secrets, 1, host.address.halves[1]));
+	__builtin_memcpy(host.halves, flow->source, sizeof(flow->source));
+	if (host.halves[0] || number32(flow->source + 8) != 0xffff)
+		host.halves[1] = 0;
+	host.hash = spread(secrets[0] + hashed(secrets, 0, host.halves[0]) +
+			   hashed(secrets, 1, host.halves[1]));
 	return host;
 }
 
@@ -133,8 +128,7 @@ static inline __u64 turns_host(const struct host_key *key)
 
 		if (!at)
 			return NONE;
-		if (at->key.address.halves[0] == key->address.halves[0] &&
-		    at->key.address.halves[1] == key->address.halves[1])
+		if (at->key.halves[0] == key->halves[0] && at->key.halves[1] == key->halves[1])
 			return link - 1;
 		link = at->link;
 	}
@@ -268,7 +262,7 @@ static inline __u64 turns_take(struct turns *turns, __u64 row)
 	if (!place || !host->flows)
 		return NONE;
 	at = host->first;
-	unchain(flow_chain(place->hash), at, flow_link);
+	unchain(flow_chain(place->hash), at, &place->link, flow_link);
 	host->first = place->behind;
 	place->behind = turns->free_flow;
 	turns->free_flow = at;
@@ -293,7 +287,7 @@ static inline __u64 turns_serve(struct turns *turns)
 		return at;
 	}
 	if (host->is_chained)
-		unchain(host_chain(host->key.hash), row, host_link);
+		unchain(host_chain(host->key.hash), row, &host->link, host_link);
 	host->next = turns->free_host;
 	turns->free_host = row;
 	return at;

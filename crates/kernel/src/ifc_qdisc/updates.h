@@ -50,17 +50,12 @@ static __always_inline __u64 *host_chain(__u64 hash)
 static __always_inline struct sk_buff *take_update(__u64 row, struct place *to)
 {
 	struct update *from = update(row);
-	struct account *account = account_of(AOI);
-	struct sk_buff *skb;
 
+	if (from)
+		return take(&from->place, to, AOI);
+	/* Cannot happen: the flow had this row. */
 	first[AOI]++;
-	to->queue = AOI;
-	if (!from)
-		return NULL;
-	skb = take(&from->place, to);
-	account->waiting_packets -= to->segments;
-	account->waiting_bytes -= to->bytes;
-	return skb;
+	return NULL;
 }
 
 /* Takes the next update. */
