@@ -699,7 +699,8 @@ def test_closing_twice_is_harmless_and_use_after_it_raises_closed_error() -> Non
             use()
     assert monitor.url.startswith("udp://127.0.0.1:") and monitor.address[0] == "127.0.0.1"
     assert states.next() is None and states.is_over and list(states) == []
-    assert list(events) == [] and list(source_events) == []
+    # Iteration ends. The session may have been opened and closed before.
+    assert {event.kind for event in [*events, *source_events]} <= {"opened", "closed", "gone"}
     assert source.events.next(1) is None
 
 
