@@ -1,4 +1,4 @@
-//! How fast the lab is: `cargo bench -p freshline-lab`. One run on one core.
+//! How fast the lab is: `cargo bench -p freshline-lab`. One run on one core, and runs in parallel.
 //!
 //! An event is one wake-up: an entry taken from the agenda, whatever the component then does. A
 //! packet that crosses a wired hop costs two, as in other simulators: the end of its transmission
@@ -6,15 +6,18 @@
 //! reaction of the law. In a Wi-Fi cell, an access to the medium and its end are one event each,
 //! however many stations hear it.
 //!
-//! Time is the CPU time of the thread, so that a busy machine gives the same numbers as an idle one.
+//! Time is the CPU time of the thread, so that a busy machine gives the same numbers as an idle one; for runs in
+//! parallel it is the time that passed.
 //!
 //! The baselines are from machines similar to the one of the figures in `docs/lab.md`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use freshline_core::unit::{Span, Time};
 use freshline_lab::scenario::{Change, Scenario};
+use freshline_lab::run;
 use nix::time::{ClockId, clock_gettime};
+use rayon::ThreadPoolBuilder;
 
 const PATH: &str = r#"
 title = "ACP+ over six hops"
@@ -172,8 +175,35 @@ fn main() {
     let word = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let chosen = |case: &&Case| word.as_ref().is_none_or(|word| case.name.contains(word));
     CASES.iter().filter(chosen).for_each(report);
+    if word.as_ref().is_none_or(|word| "parallel runs".contains(word.as_str())) {
+        parallel_runs();
+    }
     if word.is_none_or(|word| "many cells".contains(&word)) {
         many_cells();
+    }
+}
+
+/// Runs on all cores, compared with the same runs one after the other.
+fn parallel_runs() {
+    let cores = rayon::current_num_threads();
+    let runs = 4 * cores;
+    let changes = [format!("runs={runs}"), "duration=300s".to_owned()];
+    let changes = changes.map(|text| Change::parse(&text).expect("a change"));
+    let scenario = Scenario::parse_with(PATH, &changes).expect("a scenario");
+    let timed = |threads| {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        let start = Instant::now();
+        let metrics = pool.install(|| run::run(&scenario, || ())).expect("a scenario");
+        (start.elapsed().as_secs_f64(), metrics)
+    };
+    for _ in 0..3 {
+        let ((alone, of_one), (together, of_all)) = (timed(1), timed(cores));
+        assert_eq!(of_one, of_all, "the metrics do not depend on the number of threads");
+        println!(
+            "{runs} parallel runs: {alone:.2} s on one core, {together:.2} s on {cores}, \
+             {:.3} of one core's speed per core",
+            alone / together / cores as f64,
+        );
     }
 }
 
