@@ -214,10 +214,10 @@ fn on_a_core(name: &str, run: impl FnOnce() + Send + 'static) -> thread::JoinHan
 /// Binds this thread to core `number` of the allowed cores, if there are at least two.
 fn pin(number: usize) {
     let this = Pid::from_raw(0);
-    let all =
-        sched_getaffinity(Pid::from_raw(std::process::id().cast_signed())).unwrap_or_default();
+    // Read by the first caller, whose thread is not yet bound.
     static CORES: std::sync::OnceLock<Vec<usize>> = std::sync::OnceLock::new();
     let cores = CORES.get_or_init(|| {
+        let all = sched_getaffinity(this).unwrap_or_default();
         (0..CpuSet::count()).filter(|core| all.is_set(*core).unwrap_or(false)).collect()
     });
     if cores.len() > 1 {
