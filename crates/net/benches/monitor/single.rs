@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use freshline_core::session::SourceKey;
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::Ack;
 use freshline_net::monitor::{Monitor, MonitorConfig, Record, Watch};
 use freshline_net::stop::Stop;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -19,7 +18,7 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
 use crate::bare::{self, Bare};
-use crate::crowd::Crowd;
+use crate::crowd::{Crowd, assert_ack};
 use crate::throughput::config;
 
 /// Sources, each with a session of its own. No two of their addresses are consecutive.
@@ -175,7 +174,8 @@ impl World {
         self.crowd.send(self.burst);
         self.go.as_ref().expect("it runs").send(self.burst).unwrap();
         let cost = self.done.recv_timeout(Duration::from_secs(20)).expect("all packets came");
-        let answers = self.crowd.answers(if self.kind == Kind::Monitor { Ack::LEN } else { 0 });
+        let answers =
+            self.crowd.answers(if self.kind == Kind::Monitor { assert_ack } else { |_| {} });
         let expected = if self.kind == Kind::Bare { 0 } else { self.burst };
         assert_eq!(answers, expected, "each packet is answered");
         cost
