@@ -9,7 +9,6 @@ mod departures;
 mod flood;
 #[path = "../common/hosts.rs"]
 mod hosts;
-mod loopback;
 mod net;
 #[path = "../common/orphans.rs"]
 mod orphans;
