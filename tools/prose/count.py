@@ -152,7 +152,7 @@ def markdown(lines: list[tuple[int, str]]) -> list[Line]:
     return prose
 
 
-COMMENT = re.compile(r"^\s*//(?![/!]//)[/!]? ?(.*)$")
+COMMENT = re.compile(r"^\s*//+!? ?(.*)$")
 LITERAL = re.compile(r"\"((?:[^\"\\\n]|\\.|\\\n)*)\"")
 SHORTEST_MESSAGE = 4
 

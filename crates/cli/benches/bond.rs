@@ -6,20 +6,19 @@
 //! received byte is compared with the sent one. The bench fails only if a transfer does: the figures
 //! depend on the machine.
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod goodput;
+#[path = "../tests/common/process.rs"]
+mod process;
+
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use std::{env, thread};
 
+use goodput::{FRESHLINE, MEASURED, TURNS, WARM_UP, median, receive_for, send};
+use process::Process;
 use tempfile::TempDir;
-
-const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
-/// Ramp-up is not measured.
-const WARM_UP: Duration = Duration::from_secs(1);
-const MEASURED: Duration = Duration::from_secs(4);
-/// Runs of each row; the rows take turns.
-const TURNS: usize = 3;
 
 const GOAL_GBPS: f64 = 2.5;
 
@@ -34,7 +33,7 @@ fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["send", to] => return send(to),
+        ["send", to] => return send(to, &period()),
         ["relay", to] => return relay(to),
         _ => {}
     }
@@ -55,8 +54,7 @@ fn main() {
         }
     }
     for ((name, _), mut figures) in rows.iter().zip(figures) {
-        figures.sort_by(f64::total_cmp);
-        match figures.get(figures.len() / 2) {
+        match median(&mut figures) {
             Some(gbps) => println!("median of {TURNS} | {name} | {:.0} Mbit/s", gbps * 1e3),
             None => println!("median of {TURNS} | {name} | skipped: not installed"),
         }
@@ -72,13 +70,6 @@ fn period() -> Vec<u8> {
         (state >> 56) as u8
     };
     (0..PERIOD).map(|_| next()).collect()
-}
-
-/// Sends until the receiver closes the connection.
-fn send(to: &str) {
-    let mut stream = TcpStream::connect(to).expect("the chain listens");
-    let period = period();
-    while stream.write_all(&period).is_ok() {}
 }
 
 /// Listens, prints the address, and relays one connection to `to`.
@@ -156,57 +147,35 @@ impl Chain {
         Self::of(vec![near, far], at, state)
     }
 
-    /// The goodput of one connection in Gbit/s, and the CPU time that each process took.
+    /// The goodput of one connection in Gbit/s, whose bytes are compared with the sent ones, and the
+    /// CPU time that each process took.
     fn goodput(self, listener: &TcpListener) -> (f64, String) {
         let mut sender = Command::new(env::current_exe().unwrap())
             .args(["send", &self.at.to_string()])
             .spawn()
             .unwrap();
         let mut stream = listener.accept().expect("the chain connects").0;
-        let mut reader = Reader { period: period(), buffer: vec![0; 1 << 18], at: 0 };
-        reader.read_for(&mut stream, WARM_UP);
-        let before: Vec<_> = self.processes.iter().map(Process::worked).collect();
-        let gbps = reader.read_for(&mut stream, MEASURED);
+        let (period, mut at) = (period(), 0);
+        let mut check = |mut left: &[u8]| {
+            while !left.is_empty() {
+                let (piece, rest) = left.split_at(left.len().min(PERIOD - at));
+                assert!(piece == &period[at..][..piece.len()], "wrong bytes");
+                at = (at + piece.len()) % PERIOD;
+                left = rest;
+            }
+        };
+        let mut buffer = vec![0; 1 << 18];
+        receive_for(WARM_UP, &mut stream, &mut buffer, &mut check);
+        let before: Vec<_> = self.processes.iter().map(Process::ran).collect();
+        let gbps = receive_for(MEASURED, &mut stream, &mut buffer, &mut check);
         let cores = self.processes.iter().zip(before).map(|(process, before)| {
-            format!("{:.2}", (process.worked() - before).as_secs_f64() / MEASURED.as_secs_f64())
+            format!("{:.2}", (process.ran() - before).as_secs_f64() / MEASURED.as_secs_f64())
         });
         let cost = format!("cores in use: {}", Vec::from_iter(cores).join(" and "));
         drop(stream);
         let _ = sender.kill();
         sender.wait().unwrap();
         (gbps, cost)
-    }
-}
-
-/// Reads and compares with the sent bytes.
-struct Reader {
-    period: Vec<u8>,
-    buffer: Vec<u8>,
-    /// The position in the period.
-    at: usize,
-}
-
-impl Reader {
-    /// The goodput in Gbit/s.
-    fn read_for(&mut self, stream: &mut TcpStream, time: Duration) -> f64 {
-        let (start, mut bytes) = (Instant::now(), 0);
-        while start.elapsed() < time {
-            let len = stream.read(&mut self.buffer).expect("the transfer goes on");
-            assert!(len > 0, "the transfer ended early");
-            self.check(len);
-            bytes += len;
-        }
-        bytes as f64 * 8e-9 / start.elapsed().as_secs_f64()
-    }
-
-    fn check(&mut self, len: usize) {
-        let mut left = &self.buffer[..len];
-        while !left.is_empty() {
-            let (piece, rest) = left.split_at(left.len().min(PERIOD - self.at));
-            assert!(piece == &self.period[self.at..][..piece.len()], "wrong bytes");
-            self.at = (self.at + piece.len()) % PERIOD;
-            left = rest;
-        }
     }
 }
 
@@ -225,41 +194,4 @@ fn free_tcp() -> SocketAddr {
 /// A free UDP port of the loopback.
 fn free_udp() -> SocketAddr {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
-/// A process that is killed when dropped.
-struct Process {
-    child: Child,
-}
-
-impl Process {
-    /// Waits until the process has written a line with `word` to standard error; returns that line.
-    fn start(command: &mut Command, word: &str) -> (Self, String) {
-        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let process = Self { child };
-        let mut line = String::new();
-        while !line.contains(word) {
-            line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "{command:?} did not print `{word}`");
-        }
-        // The rest of its output is read, so that it never blocks.
-        thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
-        (process, line)
-    }
-
-    /// The CPU time of its threads.
-    fn worked(&self) -> Duration {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().flatten();
-        let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
-        let ran = stats.filter_map(|stat| stat.split(' ').next()?.parse::<u64>().ok());
-        Duration::from_nanos(ran.sum())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

@@ -4,24 +4,19 @@
 //! `cargo bench -p freshline-cli --bench emulator`; needs root. Options that `cargo bench` adds are
 //! ignored. It fails only if a transfer fails: the figures depend on the machine.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+mod goodput;
+
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
+use goodput::{FRESHLINE, MEASURED, TURNS, WARM_UP, median, send};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, Uid};
 use serde_json::Value;
-
-const FRESHLINE: &str = env!("CARGO_BIN_EXE_freshline");
-/// Ramp-up is not measured.
-const WARM_UP: Duration = Duration::from_secs(1);
-const MEASURED: Duration = Duration::from_secs(4);
-/// Runs of the emulator and of the veth pair, which take turns.
-const TURNS: usize = 3;
 
 const GOAL_GBPS: f64 = 5.0;
 const GOAL_LATE_MS: f64 = 0.2;
@@ -35,7 +30,7 @@ fn main() {
     if let [mode, address] = &arguments[..]
         && mode == "send"
     {
-        return send(address);
+        return send(address, &[0x55; 1 << 17]);
     }
     if !Uid::effective().is_root() || !Path::new("/dev/net/tun").exists() {
         println!("skipped: needs root and /dev/net/tun");
@@ -47,13 +42,6 @@ fn main() {
     }
 }
 
-/// Sends until the receiver closes the connection.
-fn send(address: &str) {
-    let mut stream = TcpStream::connect(address).expect("the receiver listens");
-    let chunk = vec![0x55; 1 << 17];
-    while stream.write_all(&chunk).is_ok() {}
-}
-
 fn report_goodput() {
     let mut emulated: Vec<_> = Vec::new();
     let mut plain: Vec<_> = Vec::new();
@@ -61,16 +49,14 @@ fn report_goodput() {
         emulated.push(Emulated::start(IDEAL, "0us").goodput().0);
         plain.extend(Veth::new().map(|veth| veth.goodput()));
     }
-    let gbps = median(&mut emulated);
+    let gbps = median(&mut emulated).expect("a run");
     println!("one TCP connection: {gbps:.2} Gbit/s (goal: at least {GOAL_GBPS})");
-    if plain.is_empty() {
-        println!("veth pair: skipped: needs `ip`");
-    } else {
-        let veth = median(&mut plain);
-        println!(
+    match median(&mut plain) {
+        Some(veth) => println!(
             "veth pair: {veth:.2} Gbit/s; the emulator has {:.0} % of it",
             100.0 * gbps / veth
-        );
+        ),
+        None => println!("veth pair: skipped: needs `ip`"),
     }
 }
 
@@ -116,27 +102,13 @@ fn keep_half_busy(core: usize, stop: &AtomicBool) {
     }
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 /// Accepts a connection and measures its goodput in Gbit/s.
 fn received(listener: &TcpListener) -> f64 {
     let mut stream = listener.accept().expect("the sender connects").0;
     let mut buffer = vec![0; 1 << 20];
-    let mut read_for = |time| {
-        let (start, mut bytes) = (Instant::now(), 0);
-        while start.elapsed() < time {
-            match stream.read(&mut buffer) {
-                Ok(len @ 1..) => bytes += len,
-                end => panic!("the transfer ended early: {end:?}"),
-            }
-        }
-        bytes as f64 * 8e-9 / start.elapsed().as_secs_f64()
-    };
-    read_for(WARM_UP);
-    read_for(MEASURED)
+    let mut receive_for = |time| goodput::receive_for(time, &mut stream, &mut buffer, |_| {});
+    receive_for(WARM_UP);
+    receive_for(MEASURED)
 }
 
 /// A sender behind an emulated path.

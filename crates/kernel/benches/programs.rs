@@ -112,7 +112,7 @@ fn main() {
     });
     let cgroup = match OwnCgroup::enter() {
         Ok(cgroup) => cgroup,
-        Err(error) => return println!("skipped: {error}"),
+        Err(error) => return println!("skipped: needs a control group: {error}"),
     };
     let law = receiver::Law::Rtac(receiver::Settings::default());
     let target = receiver::Target::Cgroup(cgroup.path().to_owned());

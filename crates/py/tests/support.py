@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -68,6 +69,25 @@ def pair(
             yield monitor, source
         finally:
             source.close()
+
+
+def blocks(text: str) -> list[tuple[int, str, str]]:
+    """Line, language and text of each block of code."""
+    found = re.finditer(r"^```([\w,]+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(text.count("\n", 0, match.start()) + 2, match[1], match[2]) for match in found]
+
+
+def run_page(page: Path) -> set[str]:
+    """Compiles the Python blocks of a page, runs those without `no_run` in one namespace, and returns all languages."""
+    namespace: dict[str, object] = {"__name__": page.stem}
+    languages = set()
+    for line, language, text in blocks(page.read_text()):
+        languages.add(language)
+        if language.startswith("python"):
+            code = compile("\n" * (line - 1) + text, str(page), "exec", dont_inherit=True)
+        if language == "python":
+            exec(code, namespace)
+    return languages
 
 
 def descriptors() -> int:

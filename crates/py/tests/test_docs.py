@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import blocks, run_page
 
 REPOSITORY = Path(__file__).parents[3]
 GUIDE = REPOSITORY / "docs" / "python.md"
@@ -16,26 +17,12 @@ TOOLS = Path(__file__).parents[1] / "tools"
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 
 
-def blocks(text: str) -> list[tuple[int, str, str]]:
-    """Line, language and text of each block of code."""
-    found = re.finditer(r"^```([\w,]+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [(text.count("\n", 0, match.start()) + 2, match[1], match[2]) for match in found]
-
-
 def test_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ["numpy", "matplotlib", "polars", "pyarrow"]:
         pytest.importorskip(module, reason=f"needs {module}")
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": "guide"}
-    languages = set()
-    for line, language, text in blocks(GUIDE.read_text()):
-        languages.add(language)
-        if language.startswith("python"):
-            code = compile("\n" * (line - 1) + text, str(GUIDE), "exec", dont_inherit=True)
-        if language == "python":
-            exec(code, namespace)
-    assert languages == {"sh", "python", "python,no_run"}
+    assert run_page(GUIDE) == {"sh", "python", "python,no_run"}
 
 
 @pytest.mark.parametrize("page", [GUIDE, README], ids=lambda page: page.name)

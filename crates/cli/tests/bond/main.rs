@@ -9,10 +9,11 @@ mod departures;
 mod flood;
 #[path = "../common/hosts.rs"]
 mod hosts;
-mod loopback;
 mod net;
 #[path = "../common/orphans.rs"]
 mod orphans;
+#[path = "../common/process.rs"]
+mod process;
 mod programs;
 #[path = "../common/promtool.rs"]
 mod promtool;
@@ -28,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::assert_fails;
-use net::{Net, Running, can_run, download, ended, made_up};
+use net::{Net, Process, can_run, download, ended, made_up};
 
 /// Another program's packets fill the queue of one path: the bond notices it, and takes the other
 /// path.
@@ -166,8 +167,8 @@ fn neighbours_with_public_addresses_are_closed_unless_they_are_allowed() {
         ("--allow 2600:77::/64", "[2600:77::9]:8000", true),
     ] {
         let _server = net.server(allow);
-        let client = net.client_of("c", &format!("--via v2 --forward 127.0.0.1:8001={to}"));
-        let _client = Running::start(client, "listening");
+        let mut client = net.client_of("c", &format!("--via v2 --forward 127.0.0.1:8001={to}"));
+        let _client = Process::start(&mut client, "listening").0;
         let mut stream = net.connect();
         let _ = stream.write_all(&1u64.to_be_bytes());
         let got = stream.read(&mut [0]);

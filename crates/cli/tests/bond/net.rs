@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::common::{FRESHLINE, assert_succeeded, text};
+pub(crate) use super::process::Process;
 use super::two_paths::BESIDE;
-pub(crate) use super::two_paths::{Net, Rate, Running, SERVER, SERVER_6, can_run};
+pub(crate) use super::two_paths::{Net, Rate, SERVER, SERVER_6, can_run};
 
 /// Whether the whole of a test is asked for by `FRESHLINE_WHOLE`, as `scripts/bond-figures` does, and
 /// not the sample that is enough on each change.
@@ -46,13 +47,13 @@ impl Net {
     }
 
     /// A server that takes the client `c`.
-    pub(crate) fn server(&self, options: &str) -> Running {
+    pub(crate) fn server(&self, options: &str) -> Process {
         self.server_at("0.0.0.0:3775", options)
     }
 
     /// The same at an address.
-    pub(crate) fn server_at(&self, listen: &str, options: &str) -> Running {
-        Running::start(self.bond("s", &self.server_words(listen, options)), "fingerprint")
+    pub(crate) fn server_at(&self, listen: &str, options: &str) -> Process {
+        Process::start(&mut self.bond("s", &self.server_words(listen, options)), "fingerprint").0
     }
 
     fn server_words(&self, listen: &str, options: &str) -> String {
@@ -61,7 +62,7 @@ impl Net {
     }
 
     /// The same on a host that asks `resolver` for names.
-    pub(crate) fn server_with_names(&self, resolver: &str, options: &str) -> Running {
+    pub(crate) fn server_with_names(&self, resolver: &str, options: &str) -> Process {
         let file = self.state("resolv.conf");
         fs::write(&file, format!("nameserver {resolver}\noptions timeout:1 attempts:1\n")).unwrap();
         let mut command = self.command("s", "unshare");
@@ -70,7 +71,7 @@ impl Net {
             self.server_words("0.0.0.0:3775", options)
         );
         command.args(["--mount", "sh", "-c", &script]);
-        Running::start(command, "fingerprint")
+        Process::start(&mut command, "fingerprint").0
     }
 
     /// Command line of a client with the identity `who`.
@@ -85,35 +86,29 @@ impl Net {
     }
 
     /// A client with a limit of `files` open files.
-    pub(crate) fn client_with_files(&self, files: u32, options: &str) -> Running {
+    pub(crate) fn client_with_files(&self, files: u32, options: &str) -> Process {
         let words = self.client_words("c", &format!("{options} {SERVER}:3775"));
         let script = format!("ulimit -n {files} && exec {FRESHLINE} bond {words}");
         let mut command = self.command("c", "sh");
         command.args(["-c", &script]);
-        Running::start(command, "listening")
+        Process::start(&mut command, "listening").0
     }
 
     /// A client of a server at another address than usual.
-    pub(crate) fn client_to(&self, server: &str, options: &str) -> Running {
-        Running::start(
-            self.bond("c", &self.client_words("c", &format!("{options} {server}"))),
-            "listening",
-        )
+    pub(crate) fn client_to(&self, server: &str, options: &str) -> Process {
+        let words = self.client_words("c", &format!("{options} {server}"));
+        Process::start(&mut self.bond("c", &words), "listening").0
     }
 
     /// A client that forwards its port 8001 to port 8000 of the server's host.
-    pub(crate) fn client(&self, options: &str) -> Running {
-        let forward = format!("--forward 127.0.0.1:8001={SERVER}:8000");
-        Running::start(
-            self.client_of("c", &format!("--via v1,v2 {forward} {options}")),
-            "listening",
-        )
+    pub(crate) fn client(&self, options: &str) -> Process {
+        self.client_via(&format!("--via v1,v2 {options}"))
     }
 
     /// The same with an explicit choice of paths.
-    pub(crate) fn client_via(&self, options: &str) -> Running {
+    pub(crate) fn client_via(&self, options: &str) -> Process {
         let forward = format!("--forward 127.0.0.1:8001={SERVER}:8000");
-        Running::start(self.client_of("c", &format!("{forward} {options}")), "listening")
+        Process::start(&mut self.client_of("c", &format!("{forward} {options}")), "listening").0
     }
 
     /// Answers everybody who connects to port 8000 of the server's host.
@@ -215,7 +210,7 @@ impl Net {
 /// USER_HZ: the unit of CPU time in proc(5), a second's.
 const TICKS: f64 = 100.0;
 
-impl Running {
+impl Process {
     /// Resources used so far: CPU time and peak memory.
     pub(crate) fn cost(&self) -> String {
         let status = self.proc("status");
@@ -234,16 +229,8 @@ impl Running {
         Duration::from_secs_f64(ticks as f64 / TICKS)
     }
 
-    /// The same to the ns, of the threads that it has now.
-    pub(crate) fn ran(&self) -> Duration {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().flatten();
-        let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
-        let ran = stats.filter_map(|stat| stat.split(' ').next()?.parse::<u64>().ok());
-        Duration::from_nanos(ran.sum())
-    }
-
     fn proc(&self, file: &str) -> String {
-        fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).unwrap()
+        fs::read_to_string(format!("/proc/{}/{file}", self.0.id())).unwrap()
     }
 }
 

@@ -9,14 +9,12 @@
 //! And the same in IPv6: `fd79:1::1` and so on, the server at `fd79:9::9`.
 
 use std::any::Any;
-use std::io::{BufRead, BufReader, Read};
 use std::ops::Deref;
-use std::process::{Child, Command, Stdio};
 use std::sync::{PoisonError, RwLock};
-use std::thread;
 
 use super::common::{FRESHLINE, assert_succeeded, can_run_with, ip};
 use super::hosts::Hosts;
+use super::process::Process;
 
 /// Addresses on which the server listens and to which it connects.
 pub(crate) const SERVER: &str = "10.79.9.9";
@@ -105,12 +103,12 @@ impl Net {
     }
 
     /// An emulated path of the server's, to which clients speak as to the server.
-    pub(crate) fn emulated(&self, listen: &str, [hop, reverse_hop]: [&str; 2]) -> Running {
+    pub(crate) fn emulated(&self, listen: &str, [hop, reverse_hop]: [&str; 2]) -> Process {
         let mut command = self.command("s", FRESHLINE);
         let to = format!("{SERVER}:3775");
         command.args(["emulate", "udp", "--listen", listen, "--to", &to, "--hop", hop]);
         command.args(["--reverse-hop", reverse_hop]);
-        Running::start(command, listen)
+        Process::start(&mut command, listen).0
     }
 }
 
@@ -119,37 +117,5 @@ impl Deref for Net {
 
     fn deref(&self) -> &Hosts {
         &self.hosts
-    }
-}
-
-/// A command that runs until it is dropped.
-pub(crate) struct Running {
-    pub(crate) child: Child,
-}
-
-impl Running {
-    /// Waits until it has printed `word`.
-    pub(crate) fn start(mut command: Command, word: &str) -> Self {
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains(word) {
-            line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "it has ended before it said `{word}`");
-        }
-        // The rest of its output is read, so that it never blocks on a full pipe.
-        thread::spawn(move || {
-            let mut rest = String::new();
-            let _ = said.read_to_string(&mut rest);
-            eprint!("{rest}");
-        });
-        Self { child }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

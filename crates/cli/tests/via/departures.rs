@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::common::{FRESHLINE, assert_succeeded, text};
-use super::two_paths::{Net, Running, SERVER, can_run};
+use super::process::Process;
+use super::two_paths::{Net, SERVER, can_run};
 
 /// The rate of v1 in bytes/s, and the bytes kept in its queue: 200 ms.
 const RATE: f64 = 125_000.0;
@@ -58,7 +59,7 @@ fn a_source_takes_the_wait_of_updates_from_stamps_over_udp_and_quic() {
             "quic://" => monitor.args(["--state-dir", &state]),
             _ => monitor.arg("--insecure"),
         };
-        Running::start(monitor, "listening")
+        Process::start(&mut monitor, "listening").0
     });
     let sources = by.each_ref().map(|(scheme, port, pin)| {
         let mut source = net.command("c", FRESHLINE);

@@ -11,6 +11,8 @@ mod hosts;
 mod lateness;
 #[path = "../common/orphans.rs"]
 mod orphans;
+#[path = "../common/process.rs"]
+mod process;
 mod sources;
 #[path = "../common/two_paths.rs"]
 mod two_paths;

@@ -4,11 +4,10 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use freshline_core::unit::Span;
-use freshline_core::wire::{Cookie, Frames, Message, OffsetEstimate, Opening, SessionId, Update};
+use freshline_core::wire::{Cookie, Message, Opening, SessionId};
 use freshline_net::clock::Clock;
 
-use crate::traffic::PAYLOAD;
+use crate::traffic::update;
 
 /// The number of sockets; the sources share them.
 const SOCKETS: usize = 250;
@@ -59,8 +58,7 @@ impl Crowd {
             }
             for source in together {
                 let len = self.socket(source).recv(&mut answer).expect("an ack");
-                let parsed = Message::parse(&answer[..len]);
-                assert!(matches!(parsed, Ok(Message::Ack(_))), "{parsed:?}");
+                assert_ack(&answer[..len]);
             }
         }
     }
@@ -73,18 +71,15 @@ impl Crowd {
         }
     }
 
-    /// Reads all answers, and returns their number. Answers of length `ack_len` are acks.
-    pub(crate) fn answers(&mut self, ack_len: usize) -> usize {
+    /// Reads and checks all answers; returns their number.
+    pub(crate) fn answers(&self, check: fn(&[u8])) -> usize {
         let (mut answer, mut answers) = ([0; 256], 0);
         for socket in &self.sockets {
             socket.set_nonblocking(true).unwrap();
             loop {
                 match socket.recv(&mut answer) {
                     Ok(len) => {
-                        if ack_len > 0 {
-                            let parsed = Message::parse(&answer[..len]);
-                            assert!(matches!(parsed, Ok(Message::Ack(_))), "{parsed:?}");
-                        }
+                        check(&answer[..len]);
                         answers += 1;
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -101,20 +96,16 @@ impl Crowd {
 
     fn send_one(&mut self, source: usize, cookie: Option<Cookie>) {
         let mut datagram = [0; 256];
-        let update = Update {
-            session: SessionId(source as u64 + 1),
-            seq: self.seqs[source],
-            sent_at: self.clock.now(),
-            // Source and monitor share one clock, so the offset is 0.
-            clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
-            wants_ack: true,
-            wants_return: false,
-            ack_mark: None,
-            opening: cookie.map(|cookie| Opening { cookie, name: "", token: b"" }),
-            frames: Frames::fresh(&PAYLOAD),
-        };
+        let session = SessionId(source as u64 + 1);
+        let opening = cookie.map(|cookie| Opening { cookie, name: "", token: b"" });
+        let update = update(session, self.seqs[source], self.clock.now(), opening);
         let len = update.write(&mut datagram).unwrap();
         self.socket(source).send(&datagram[..len]).unwrap();
         self.seqs[source] += 1;
     }
+}
+
+pub(crate) fn assert_ack(answer: &[u8]) {
+    let parsed = Message::parse(answer);
+    assert!(matches!(parsed, Ok(Message::Ack(_))), "{parsed:?}");
 }

@@ -7,10 +7,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use counting::held;
 use freshline_core::session::{Monitor, MonitorEvent, MonitorParams, Origin, Secret};
-use freshline_core::unit::{Span, Time};
-use freshline_core::wire::{Cookie, Frames, Message, OffsetEstimate, Opening, SessionId, Update};
+use freshline_core::unit::Time;
+use freshline_core::wire::{Cookie, Message, Opening, SessionId};
 
-use crate::traffic::PAYLOAD;
+use crate::crowd::assert_ack;
+use crate::traffic::{self, PAYLOAD};
 
 const SOURCES: usize = 100_000;
 
@@ -71,7 +72,7 @@ pub(crate) fn open(monitor: &mut Monitor<SocketAddr>, number: u32, name: &str) {
 /// A further update of an open session.
 pub(crate) fn update(monitor: &mut Monitor<SocketAddr>, number: u32) {
     let reply = exchange(monitor, number, 2, None);
-    assert!(matches!(Message::parse(&reply), Ok(Message::Ack(_))));
+    assert_ack(&reply);
     assert!(matches!(monitor.poll_event(), Some(MonitorEvent::Fresh { opened: false, .. })));
 }
 
@@ -84,17 +85,7 @@ fn exchange(
 ) -> Vec<u8> {
     let peer = SocketAddr::from((Ipv4Addr::from_bits(0x7F00_0000 | number), 4000));
     let (mut datagram, mut reply) = ([0; 256], Vec::new());
-    let update = Update {
-        session: SessionId(number.into()),
-        seq,
-        sent_at: Time::ZERO,
-        clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
-        wants_ack: true,
-        wants_return: false,
-        ack_mark: None,
-        opening,
-        frames: Frames::fresh(&PAYLOAD),
-    };
+    let update = traffic::update(SessionId(number.into()), seq, Time::ZERO, opening);
     let len = update.write(&mut datagram).unwrap();
     monitor.handle_datagram(Time::ZERO, peer, &datagram[..len]).expect("an update");
     let len = monitor.poll_transmit(Time::ZERO, &mut reply).expect("an answer").len;

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use freshline_core::session::SourceKey;
 use freshline_core::unit::{Span, Time};
-use freshline_core::wire::Ack;
 use freshline_net::monitor::{Monitor, MonitorConfig, Record, Watch};
 use freshline_net::stop::Stop;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -19,7 +18,7 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
 use crate::bare::{self, Bare};
-use crate::crowd::Crowd;
+use crate::crowd::{Crowd, assert_ack};
 use crate::throughput::config;
 
 /// Sources, each with a session of its own. No two of their addresses are consecutive.
@@ -175,7 +174,8 @@ impl World {
         self.crowd.send(self.burst);
         self.go.as_ref().expect("it runs").send(self.burst).unwrap();
         let cost = self.done.recv_timeout(Duration::from_secs(20)).expect("all packets came");
-        let answers = self.crowd.answers(if self.kind == Kind::Monitor { Ack::LEN } else { 0 });
+        let answers =
+            self.crowd.answers(if self.kind == Kind::Monitor { assert_ack } else { |_| {} });
         let expected = if self.kind == Kind::Bare { 0 } else { self.burst };
         assert_eq!(answers, expected, "each packet is answered");
         cost
@@ -214,10 +214,10 @@ fn on_a_core(name: &str, run: impl FnOnce() + Send + 'static) -> thread::JoinHan
 /// Binds this thread to core `number` of the allowed cores, if there are at least two.
 fn pin(number: usize) {
     let this = Pid::from_raw(0);
-    let all =
-        sched_getaffinity(Pid::from_raw(std::process::id().cast_signed())).unwrap_or_default();
+    // Read by the first caller, whose thread is not yet bound.
     static CORES: std::sync::OnceLock<Vec<usize>> = std::sync::OnceLock::new();
     let cores = CORES.get_or_init(|| {
+        let all = sched_getaffinity(this).unwrap_or_default();
         (0..CpuSet::count()).filter(|core| all.is_set(*core).unwrap_or(false)).collect()
     });
     if cores.len() > 1 {

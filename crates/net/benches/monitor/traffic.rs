@@ -7,12 +7,33 @@ use freshline_core::path::PathId;
 use freshline_core::session::{Reach, Secret, Source, SourceParams};
 use freshline_core::source::Fixed;
 use freshline_core::unit::{Span, Time, UpdateRate};
-use freshline_core::wire::{Frames, OffsetEstimate, SessionId, Update};
+use freshline_core::wire::{Frames, OffsetEstimate, Opening, SessionId, Update};
 use freshline_net::clock::Clock;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 /// The payload of all updates here.
 pub(crate) const PAYLOAD: [u8; 64] = [0xA5; 64];
+
+/// An update with [`PAYLOAD`] that asks for an ack.
+pub(crate) fn update(
+    session: SessionId,
+    seq: u64,
+    sent_at: Time,
+    opening: Option<Opening<'_>>,
+) -> Update<'_> {
+    Update {
+        session,
+        seq,
+        sent_at,
+        // Source and monitor share one clock, so the offset is 0.
+        clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
+        wants_ack: true,
+        wants_return: false,
+        ack_mark: None,
+        opening,
+        frames: Frames::fresh(&PAYLOAD),
+    }
+}
 
 /// Packets sent between two reads of acks.
 const PACKETS_A_LOOK: usize = 16;
@@ -84,18 +105,7 @@ impl Blaster {
     fn write(&mut self, now: Time, packet: &mut [u8]) -> usize {
         let len = packet.len() / self.updates_a_packet;
         for datagram in packet.chunks_exact_mut(len) {
-            let update = Update {
-                session: self.session,
-                seq: self.next_seq,
-                sent_at: now,
-                // Source and monitor share one clock, so the offset is 0.
-                clock_offset: Some(OffsetEstimate::new(0, Span::from_millis(1))),
-                wants_ack: true,
-                wants_return: false,
-                ack_mark: None,
-                opening: None,
-                frames: Frames::fresh(&PAYLOAD),
-            };
+            let update = update(self.session, self.next_seq, now, None);
             assert_eq!(update.write(datagram), Some(len));
             self.next_seq += 1;
         }
