@@ -3,8 +3,8 @@
 //! two `socat` if it is installed.
 //!
 //! `cargo bench -p freshline-cli --bench bond`; options that `cargo bench` adds are ignored. Every
-//! received byte is compared with the sent one. The bench fails only if a transfer does: the figures
-//! depend on the machine.
+//! received byte is compared with the sent one. The bench fails only if a transfer fails or does not
+//! use all paths: the figures depend on the machine.
 
 mod goodput;
 #[path = "../tests/common/process.rs"]
@@ -17,7 +17,10 @@ use std::time::Duration;
 use std::{env, thread};
 
 use goodput::{FRESHLINE, MEASURED, TURNS, WARM_UP, median, receive_for, send};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use process::Process;
+use serde_json::Value;
 use tempfile::TempDir;
 
 const GOAL_GBPS: f64 = 2.5;
@@ -41,7 +44,8 @@ fn main() {
         ("two relays of TCP", Chain::relays),
         ("two socat", Chain::socats),
         ("bond, one path", |to| Some(Chain::bond(to, "127.0.0.1"))),
-        ("bond, two paths", |to| Some(Chain::bond(to, "127.0.0.1,127.0.0.2"))),
+        // Each path needs a name of its own: an address, and its device.
+        ("bond, two paths", |to| Some(Chain::bond(to, "127.0.0.1,lo"))),
     ];
     let mut figures = rows.map(|_| Vec::new());
     for _ in 0..TURNS {
@@ -90,12 +94,14 @@ fn relay(to: &str) {
 struct Chain {
     processes: Vec<Process>,
     at: SocketAddr,
+    /// The paths of the first process, a client of a bond; zero of other processes.
+    paths: usize,
     _state: TempDir,
 }
 
 impl Chain {
     fn of(processes: Vec<Process>, at: SocketAddr, state: TempDir) -> Self {
-        Self { processes, at, _state: state }
+        Self { processes, at, paths: 0, _state: state }
     }
 
     fn relays(to: SocketAddr) -> Option<Self> {
@@ -140,16 +146,27 @@ impl Chain {
         let (far, _) = Process::start(command.args(["--allow", &to.to_string()]), "fingerprint");
         let mut command = bond("client", &state, "client");
         command.args([&server.to_string(), "--pin", &server_pin, "--max-window", "2MB"]);
-        command.args(["--via", via, "--forward", &format!("{at}={to}")]);
-        let (near, _) = Process::start(&mut command, "listening");
+        command.args(["--json", "--via", via, "--forward", &format!("{at}={to}")]);
+        let (near, _) = Process::start(command.stdout(Stdio::piped()), "listening");
         // All paths are up before the transfer begins.
         thread::sleep(Duration::from_secs(1));
-        Self::of(vec![near, far], at, state)
+        Self { paths: via.split(',').count(), ..Self::of(vec![near, far], at, state) }
+    }
+
+    /// Ends a client of a bond, and asserts that each path has carried data.
+    fn assert_paths_used(&mut self) {
+        let client = &mut self.processes[0].0;
+        let id = Pid::from_raw(client.id().try_into().unwrap());
+        kill(id, Signal::SIGTERM).unwrap();
+        let report: Value = serde_json::from_reader(client.stdout.take().unwrap()).unwrap();
+        let paths = report["paths"].as_array().unwrap().iter();
+        let used = paths.filter(|path| path["sent_bytes"].as_u64() > Some(10_000_000));
+        assert_eq!(used.count(), self.paths, "used paths in {report:#}");
     }
 
     /// The goodput of one connection in Gbit/s, whose bytes are compared with the sent ones, and the
     /// CPU time that each process took.
-    fn goodput(self, listener: &TcpListener) -> (f64, String) {
+    fn goodput(mut self, listener: &TcpListener) -> (f64, String) {
         let mut sender = Command::new(env::current_exe().unwrap())
             .args(["send", &self.at.to_string()])
             .spawn()
@@ -172,6 +189,9 @@ impl Chain {
             format!("{:.2}", (process.ran() - before).as_secs_f64() / MEASURED.as_secs_f64())
         });
         let cost = format!("cores in use: {}", Vec::from_iter(cores).join(" and "));
+        if self.paths > 0 {
+            self.assert_paths_used();
+        }
         drop(stream);
         let _ = sender.kill();
         sender.wait().unwrap();

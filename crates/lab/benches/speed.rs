@@ -14,8 +14,8 @@
 use std::time::{Duration, Instant};
 
 use freshline_core::unit::{Span, Time};
-use freshline_lab::scenario::{Change, Scenario};
 use freshline_lab::run;
+use freshline_lab::scenario::{Change, Scenario};
 use nix::time::{ClockId, clock_gettime};
 use rayon::ThreadPoolBuilder;
 
