@@ -39,7 +39,8 @@ fn the_demonstration_measures_six_laws_none_of_which_beats_the_path() {
     for run in runs {
         let (mean, p95) = (number(run, "age_mean_ms"), number(run, "age_p95_ms"));
         assert!(mean >= lower_bound && p95 >= mean, "{run}");
-        assert!(number(run, "peak_age_mean_ms") >= mean, "{run}");
+        // Less than the mean age if updates arrive in bursts, as after a pause of the machine.
+        assert!(number(run, "peak_age_mean_ms") > lower_bound, "{run}");
         assert!(number(run, "source_age_mean_ms") > mean, "an upper bound: {run}");
         assert!(number(run, "rtt_mean_ms") >= 39.0, "{run}");
         for key in ["age_duration_s", "updates_per_s", "goodput_bps", "backlog_mean"] {
