@@ -8,7 +8,7 @@ use freshline_net::bond::Sending;
 use freshline_net::dial::Remote;
 use socket2::{Domain, Socket, Type};
 
-use super::ends::{Bond, Who, client, server_at};
+use super::ends::{Bond, Running, Who, client, server_at};
 use super::hosts::with_hosts;
 
 const NAME: &str = "server.test";
@@ -34,9 +34,19 @@ fn full(at: SocketAddr) -> Vec<Socket> {
     clients.into_iter().chain([listener]).collect()
 }
 
-/// A server's port, where these other addresses take datagrams and do not answer.
-fn silent(addresses: &[IpAddr], port: u16) -> Vec<UdpSocket> {
-    addresses.iter().map(|ip| UdpSocket::bind((*ip, port)).unwrap()).collect()
+/// A server at the last address, and sockets that do not answer at its port of the other addresses.
+fn server_at_last(ips: &[IpAddr], who: &Who, client: &Who) -> (Running, Vec<UdpSocket>) {
+    let (live, dead) = ips.split_last().unwrap();
+    // Sockets of other tests may have its port there.
+    for _ in 0..20 {
+        let server = server_at((*live, 0).into(), who, &[client], Sending::default(), &[]);
+        let port = server.at[0].port();
+        let silent = dead.iter().map(|ip| UdpSocket::bind((*ip, port)));
+        if let Ok(silent) = silent.collect() {
+            return (server, silent);
+        }
+    }
+    panic!("no port is free at all of {ips:?}");
 }
 
 #[test]
@@ -98,11 +108,8 @@ fn a_server_is_reached_by_the_last_of_its_eight_addresses() {
         let (ours, theirs) = (Who::new(), Who::new());
         let ips = addresses(8);
         hosts.set(NAME, &ips);
-        let (live, dead) = ips.split_last().unwrap();
-        let server = server_at((*live, 0).into(), &theirs, &[&ours], Sending::default(), &[]);
-        let port = server.at[0].port();
-        let _silent = silent(dead, port);
-        let name = Remote::new(NAME, port);
+        let (server, _silent) = server_at_last(&ips, &theirs, &ours);
+        let name = Remote::new(NAME, server.at[0].port());
         let client = client(&ours, theirs.pin(), name, Sending::default(), &[]);
         client.wait(|report| report.links == 1);
     });
@@ -115,10 +122,8 @@ fn a_name_all_of_whose_addresses_are_dead_is_looked_up_again() {
         let ips = addresses(9);
         let (live, dead) = ips.split_last().unwrap();
         hosts.set(NAME, dead);
-        let server = server_at((*live, 0).into(), &theirs, &[&ours], Sending::default(), &[]);
-        let port = server.at[0].port();
-        let _silent = silent(dead, port);
-        let name = Remote::new(NAME, port);
+        let (server, _silent) = server_at_last(&ips, &theirs, &ours);
+        let name = Remote::new(NAME, server.at[0].port());
         let client = client(&ours, theirs.pin(), name, Sending::default(), &[]);
         thread::sleep(Duration::from_secs(1));
         assert_eq!(client.watcher.report().links, 0);
