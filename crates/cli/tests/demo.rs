@@ -26,8 +26,16 @@ fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or_else(|| panic!("{key} in {value}"))
 }
 
+/// After a pause of the machine updates arrive in bursts, and the mean age can exceed the mean of its peaks.
+const TRIES: usize = 3;
+
 #[test]
 fn the_demonstration_measures_six_laws_none_of_which_beats_the_path() {
+    assert!((0..TRIES).any(|_| demonstrates_six_laws()), "the mean age exceeds that of its peaks");
+}
+
+/// Measures and checks the laws; returns whether all mean peaks are at least the mean ages.
+fn demonstrates_six_laws() -> bool {
     let report = json(&freshline(&["demo", "--duration", "3s", "--json", "--seed", "7"]));
     let lower_bound = number(&report, "lower_bound_ms");
     assert!((lower_bound - 26.357).abs() < 0.001, "{report}");
@@ -39,7 +47,6 @@ fn the_demonstration_measures_six_laws_none_of_which_beats_the_path() {
     for run in runs {
         let (mean, p95) = (number(run, "age_mean_ms"), number(run, "age_p95_ms"));
         assert!(mean >= lower_bound && p95 >= mean, "{run}");
-        // Less than the mean age if updates arrive in bursts, as after a pause of the machine.
         assert!(number(run, "peak_age_mean_ms") > lower_bound, "{run}");
         assert!(number(run, "source_age_mean_ms") > mean, "an upper bound: {run}");
         assert!(number(run, "rtt_mean_ms") >= 39.0, "{run}");
@@ -47,6 +54,7 @@ fn the_demonstration_measures_six_laws_none_of_which_beats_the_path() {
             assert!(number(run, key) > 0.0, "{key} of {run}");
         }
     }
+    runs.iter().all(|run| number(run, "peak_age_mean_ms") >= number(run, "age_mean_ms"))
 }
 
 #[test]

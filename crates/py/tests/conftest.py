@@ -1,4 +1,4 @@
-"""What all tests need."""
+"""Setup of all tests."""
 
 from __future__ import annotations
 

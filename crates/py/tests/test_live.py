@@ -701,6 +701,7 @@ def test_closing_twice_is_harmless_and_use_after_it_raises_closed_error() -> Non
     assert states.next() is None and states.is_over and list(states) == []
     # Iteration ends. The session may have been opened and closed before.
     assert {event.kind for event in [*events, *source_events]} <= {"opened", "closed", "gone"}
+    assert list(events) == [] and list(source_events) == []
     assert source.events.next(1) is None
 
 

@@ -1,5 +1,6 @@
 //! Names with addresses that do not answer.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,10 +21,10 @@ fn addresses(count: u8) -> Vec<IpAddr> {
 }
 
 /// Sockets that fill a listener's queue, so that it answers no other client.
-fn full(at: SocketAddr) -> Vec<Socket> {
-    let listener = Socket::new(Domain::for_address(at), Type::STREAM, None).unwrap();
-    listener.bind(&at.into()).unwrap();
-    listener.listen(0).unwrap();
+fn full(at: SocketAddr) -> io::Result<Vec<Socket>> {
+    let listener = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
+    listener.bind(&at.into())?;
+    listener.listen(0)?;
     let clients = (0..4).map(|_| {
         let client = Socket::new(Domain::for_address(at), Type::STREAM, None).unwrap();
         client.set_nonblocking(true).unwrap();
@@ -31,22 +32,45 @@ fn full(at: SocketAddr) -> Vec<Socket> {
         client
     });
     let clients: Vec<_> = clients.collect();
-    clients.into_iter().chain([listener]).collect()
+    Ok(clients.into_iter().chain([listener]).collect())
 }
 
-/// A server at the last address, and sockets that do not answer at its port of the other addresses.
-fn server_at_last(ips: &[IpAddr], who: &Who, client: &Who) -> (Running, Vec<UdpSocket>) {
+/// `open` at the last address, on a port of its choice, and `silence` at that port of the other addresses.
+fn at_one_port<T, U>(
+    ips: &[IpAddr],
+    open: impl Fn(SocketAddr) -> (T, u16),
+    silence: impl Fn(SocketAddr) -> io::Result<U>,
+) -> (T, Vec<U>, u16) {
     let (live, dead) = ips.split_last().unwrap();
-    // Sockets of other tests may have its port there.
+    // Sockets of other tests may have the port there.
     for _ in 0..20 {
-        let server = server_at((*live, 0).into(), who, &[client], Sending::default(), &[]);
-        let port = server.at[0].port();
-        let silent = dead.iter().map(|ip| UdpSocket::bind((*ip, port)));
+        let (opened, port) = open((*live, 0).into());
+        let silent = dead.iter().map(|ip| silence((*ip, port).into()));
         if let Ok(silent) = silent.collect() {
-            return (server, silent);
+            return (opened, silent, port);
         }
     }
     panic!("no port is free at all of {ips:?}");
+}
+
+/// A listener at the last address, and full ones at the others.
+fn listener_at_last(ips: &[IpAddr]) -> (TcpListener, Vec<Vec<Socket>>, u16) {
+    let listen = |at: SocketAddr| {
+        let listener = TcpListener::bind(at).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (listener, port)
+    };
+    at_one_port(ips, listen, full)
+}
+
+/// A server at the last address, and sockets that do not answer at the others.
+fn server_at_last(ips: &[IpAddr], who: &Who, client: &Who) -> (Running, Vec<UdpSocket>, u16) {
+    let serve = |at| {
+        let server = server_at(at, who, &[client], Sending::default(), &[]);
+        let port = server.at[0].port();
+        (server, port)
+    };
+    at_one_port(ips, serve, UdpSocket::bind)
 }
 
 #[test]
@@ -56,9 +80,7 @@ fn an_address_that_does_not_answer_holds_a_name_up_for_a_moment_only() {
         // The address that comes first is the dead one.
         let ips: Vec<_> = (NAME, 1).to_socket_addrs().unwrap().map(|at| at.ip()).collect();
         assert!(ips.len() == 2 && BOTH.iter().all(|ip| ips.contains(ip)), "{ips:?}");
-        let answers = TcpListener::bind((ips[1], 0)).unwrap();
-        let port = answers.local_addr().unwrap().port();
-        let _full = full((ips[0], port).into());
+        let (_answers, _full, port) = listener_at_last(&ips);
         let target = format!("{NAME}:{port}");
         let bond = Bond::new(Sending::default(), &[&target], &[]);
         bond.client.wait(|report| report.links == 1);
@@ -74,16 +96,13 @@ fn a_destination_is_reached_by_the_last_of_its_eight_addresses() {
     with_hosts(|hosts| {
         for dead in [1, 3, 7] {
             let ips = addresses(dead + 1);
-            let (live, dead) = ips.split_last().unwrap();
             hosts.set(NAME, &ips);
-            let answers = TcpListener::bind((*live, 0)).unwrap();
-            let port = answers.local_addr().unwrap().port();
-            let _full: Vec<_> = dead.iter().map(|ip| full((*ip, port).into())).collect();
+            let (_answers, _full, port) = listener_at_last(&ips);
             let target = format!("{NAME}:{port}");
             let bond = Bond::new(Sending::default(), &[&target], &[]);
             bond.client.wait(|report| report.links == 1);
             // One after the other, 3 s each, the server would have given up before.
-            assert_eq!(bond.connect(&target).0, 200, "{} dead addresses", dead.len());
+            assert_eq!(bond.connect(&target).0, 200, "{dead} dead addresses");
         }
     });
 }
@@ -108,8 +127,8 @@ fn a_server_is_reached_by_the_last_of_its_eight_addresses() {
         let (ours, theirs) = (Who::new(), Who::new());
         let ips = addresses(8);
         hosts.set(NAME, &ips);
-        let (server, _silent) = server_at_last(&ips, &theirs, &ours);
-        let name = Remote::new(NAME, server.at[0].port());
+        let (_server, _silent, port) = server_at_last(&ips, &theirs, &ours);
+        let name = Remote::new(NAME, port);
         let client = client(&ours, theirs.pin(), name, Sending::default(), &[]);
         client.wait(|report| report.links == 1);
     });
@@ -122,8 +141,8 @@ fn a_name_all_of_whose_addresses_are_dead_is_looked_up_again() {
         let ips = addresses(9);
         let (live, dead) = ips.split_last().unwrap();
         hosts.set(NAME, dead);
-        let (server, _silent) = server_at_last(&ips, &theirs, &ours);
-        let name = Remote::new(NAME, server.at[0].port());
+        let (_server, _silent, port) = server_at_last(&ips, &theirs, &ours);
+        let name = Remote::new(NAME, port);
         let client = client(&ours, theirs.pin(), name, Sending::default(), &[]);
         thread::sleep(Duration::from_secs(1));
         assert_eq!(client.watcher.report().links, 0);
